@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "command.h"
+#include "terminal.h"
+
+namespace vitrine::app {
+namespace {
+
+struct InfoOptions {
+  ModelOptions model;
+  bool json = false;
+};
+
+/// What the model needs at its full context, and what there is.
+struct Memory {
+  std::int64_t kv, needed, available;
+  bool fits;
+};
+
+Memory memory_of(const EngineInfo& info) {
+  const std::int64_t kv = info.kv_bytes_per_token * info.context;
+  const std::int64_t needed = info.weight_bytes + kv + info.workspace_bytes;
+  // Weights already in memory count as available: they are mapped from the page cache.
+  const std::int64_t available = available_memory();
+  return {kv, needed, available, needed <= available};
+}
+
+void print_json(const InfoOptions& o, const EngineInfo& info) {
+  using Json = nlohmann::ordered_json;
+  Json parts = Json::object();
+  for (const ModelPart& part : info.parts) parts[part.name] = {{"parameters", part.parameters}, {"bytes", part.bytes}};
+  Json isas = Json::array();
+  for (const IsaInfo& isa : info.isas) {
+    isas.push_back({{"name", isa.name}, {"available", isa.available}, {"reason", isa.reason}});
+  }
+  const Memory memory = memory_of(info);
+  write_out(Json{{"model", o.model.name()},
+                 {"folder", info.model},
+                 {"architecture", info.architecture},
+                 {"parameters", info.parameters},
+                 {"weight_bytes", info.weight_bytes},
+                 {"parts", parts},
+                 {"layers", info.num_layers},
+                 {"hidden_size", info.hidden_size},
+                 {"intermediate_size", info.intermediate_size},
+                 {"query_heads", info.query_heads},
+                 {"kv_heads", info.kv_heads},
+                 {"head_dim", info.head_dim},
+                 {"vocab_size", info.vocab_size},
+                 {"max_position_embeddings", info.max_position_embeddings},
+                 {"context", info.context},
+                 {"eos_ids", info.eos_ids},
+                 {"kv_bytes_per_token", info.kv_bytes_per_token},
+                 {"kv_bytes", memory.kv},
+                 {"workspace_bytes", info.workspace_bytes},
+                 {"needed_bytes", memory.needed},
+                 {"available_bytes", memory.available},
+                 {"fits", memory.fits},
+                 {"precision", info.precision == Precision::kExact ? "exact" : "default"},
+                 {"threads", info.threads},
+                 {"isa", info.isa},
+                 {"isas", isas}}
+                .dump() +
+            "\n");
+}
+
+std::string why_this_isa(const EngineInfo& info) {
+  const char* forced = std::getenv("VITRINE_ISA");
+  if (forced != nullptr && *forced != '\0') return "forced by VITRINE_ISA";
+  std::string lacking;
+  for (const IsaInfo& isa : info.isas) {
+    if (!isa.available) lacking += (lacking.empty() ? "; " : ", ") + isa.name + " " + isa.reason;
+  }
+  return "the best table this CPU runs" + lacking;
+}
+
+void print_text(const InfoOptions& o, const EngineInfo& info) {
+  const auto line = [](const std::string& name, const std::string& value) {
+    write_out(fit(name, 16) + value + "\n");
+  };
+  line("Model", o.model.name());
+  line("Folder", info.model);
+  line("Architecture", fmt::format("{}: {} layers, hidden {}, feed-forward {}", info.architecture, info.num_layers,
+                                   info.hidden_size, info.intermediate_size));
+  line("Attention", fmt::format("{} query heads on {} KV heads of {}", info.query_heads, info.kv_heads, info.head_dim));
+  line("Vocabulary", fmt::format("{} rows", with_commas(info.vocab_size)));
+  line("Context", fmt::format("{} tokens of at most {}", with_commas(info.context),
+                              with_commas(info.max_position_embeddings)));
+  line("Parameters", fmt::format("{} ({})", short_count(info.parameters), with_commas(info.parameters)));
+  line("Weights", short_bytes(info.weight_bytes));
+  for (const ModelPart& part : info.parts) {
+    line("  " + part.name, fmt::format("{:>9}  {:4.1f} %", short_bytes(part.bytes),
+                                       100.0 * static_cast<double>(part.bytes) / static_cast<double>(info.weight_bytes)));
+  }
+  const Memory memory = memory_of(info);
+  line("KV cache", fmt::format("{} a token, {} at full context", short_bytes(info.kv_bytes_per_token),
+                               short_bytes(memory.kv)));
+  line("Memory", fmt::format("{} needed at full context, {} available: {}", short_bytes(memory.needed),
+                             short_bytes(memory.available), memory.fits ? "fits" : "does not fit; a smaller --context needs less"));
+  line("Kernels", fmt::format("{}: {}", info.isa, why_this_isa(info)));
+  line("Threads", fmt::format("{}", info.threads));
+}
+
+}  // namespace
+
+void add_info(CLI::App& program, int& exit_code) {
+  auto o = std::make_shared<InfoOptions>();
+  CLI::App* command = program.add_subcommand("info", "what a model is, what it needs, what this machine will use");
+  o->model.add_to(*command);
+  command->add_flag("--json", o->json, "one line of JSON on standard output");
+  command->footer("Example: vitrine info --model Qwen/Qwen3-0.6B");
+  command->callback([o, &exit_code] {
+    const Engine engine = o->model.load();
+    o->json ? print_json(*o, engine.info()) : print_text(*o, engine.info());
+    exit_code = kExitFine;
+  });
+}
+
+}  // namespace vitrine::app

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "command.h"
+#include "terminal.h"
+
+namespace vitrine::app {
+namespace {
+
+std::atomic<bool> interrupted{false};
+
+void on_interrupt(int) {
+  if (interrupted.exchange(true)) ::_exit(130);  // asked twice: at once
+}
+
+/// While it lives, Ctrl-C and SIGTERM set `interrupted` instead of ending the program.
+class InterruptScope {
+ public:
+  InterruptScope() {
+    struct sigaction action {};
+    action.sa_handler = on_interrupt;
+    ::sigaction(SIGINT, &action, &old_int_);
+    ::sigaction(SIGTERM, &action, &old_term_);
+  }
+  ~InterruptScope() {
+    ::sigaction(SIGINT, &old_int_, nullptr);
+    ::sigaction(SIGTERM, &old_term_, nullptr);
+  }
+  InterruptScope(const InterruptScope&) = delete;
+  InterruptScope& operator=(const InterruptScope&) = delete;
+
+ private:
+  struct sigaction old_int_ {}, old_term_ {};
+};
+
+struct RunOptions {
+  ModelOptions model;
+  TextInput prompt;
+  std::string ids;
+  std::string special = "parse";
+  std::int64_t max_tokens = -1;
+  bool greedy = false;
+  std::optional<float> temperature, top_p, min_p, repetition_penalty;
+  std::optional<std::int64_t> top_k;
+  float presence_penalty = 0, frequency_penalty = 0;
+  std::vector<std::string> logit_bias;
+  std::optional<std::uint64_t> seed;
+  std::vector<std::string> stop;
+  bool ignore_eos = false;
+  int top = 0;
+  bool json = false;
+  bool quiet = false;
+};
+
+void add_options(CLI::App& command, RunOptions& o) {
+  o.prompt.add_to(command, "PROMPT");
+  o.model.add_to(command);
+  command.add_option("--ids", o.ids, "the prompt as token ids: 785,6722 (needs no tokenizer)");
+  command.add_option("--special", o.special, "\"text\": treat strings like <|im_end|> in the prompt as plain text")
+      ->check(CLI::IsMember({"parse", "text"}));
+  command.add_option("--max-tokens", o.max_tokens, "stop after that many new tokens")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+  command.add_option("--stop", o.stop, "stop before this text (may be repeated)")->allow_extra_args(false);
+  command.add_flag("--ignore-eos", o.ignore_eos, "go on after an end-of-sequence token");
+  command.add_flag("--greedy", o.greedy, "always take the likeliest token");
+  const char* sampling = "Sampling (defaults: the model's generation_config.json)";
+  command.add_option("--temperature", o.temperature, "0 is greedy")->group(sampling);
+  command.add_option("--top-k", o.top_k, "keep the k likeliest; 0: all")->group(sampling);
+  command.add_option("--top-p", o.top_p, "keep the likeliest that make up this probability")->group(sampling);
+  command.add_option("--min-p", o.min_p, "drop what is less likely than this share of the likeliest")->group(sampling);
+  command.add_option("--repetition-penalty", o.repetition_penalty, "1: off")->group(sampling);
+  command.add_option("--presence-penalty", o.presence_penalty, "-2 to 2")->group(sampling);
+  command.add_option("--frequency-penalty", o.frequency_penalty, "-2 to 2")->group(sampling);
+  command.add_option("--logit-bias", o.logit_bias, "ID:VALUE, added to that token's logit (may be repeated)")
+      ->allow_extra_args(false)
+      ->group(sampling);
+  command.add_option("--seed", o.seed, "same seed, same text")->group(sampling);
+  command.add_option("--top", o.top, "show the N likeliest next tokens")->check(CLI::Range(0, 1000));
+  command.add_flag("--json", o.json, "one line of JSON on standard output");
+  command.add_flag("--quiet", o.quiet, "the text alone, without the closing lines");
+  command.footer("Example: vitrine run \"The capital of France is\" --greedy --top 5");
+}
+
+std::pair<TokenId, float> parse_bias(const std::string& text) {
+  const std::size_t colon = text.find(':');
+  try {
+    if (colon == std::string::npos) throw std::invalid_argument(text);
+    std::size_t id_end = 0;
+    std::size_t value_end = 0;
+    const int id = std::stoi(text.substr(0, colon), &id_end);
+    const float value = std::stof(text.substr(colon + 1), &value_end);
+    if (id_end != colon || value_end != text.size() - colon - 1) throw std::invalid_argument(text);
+    return {id, value};
+  } catch (const std::logic_error&) {
+    throw Error(ErrorCode::kInvalidArgument, "--logit-bias: expected ID:VALUE, found \"" + text + "\"");
+  }
+}
+
+Request make_request(const RunOptions& o, const Engine& engine) {
+  Request request;
+  if (!o.ids.empty()) {
+    if (o.prompt.given()) throw Error(ErrorCode::kInvalidArgument, "give a prompt or --ids, not both");
+    request.prompt_ids = parse_ids(o.ids);
+  } else {
+    request.prompt_ids =
+        engine.encode(o.prompt.read(), o.special == "text" ? SpecialTokens::kText : SpecialTokens::kParse);
+  }
+  SamplingParams& s = request.sampling = engine.default_sampling();
+  // Asking for a temperature and the like is asking to sample; a greedy model stays greedy otherwise.
+  if (o.temperature || o.top_k || o.top_p || o.min_p || o.seed) s.greedy = false;
+  if (o.greedy) s.greedy = true;
+  s.temperature = o.temperature.value_or(s.temperature);
+  s.top_k = o.top_k.value_or(s.top_k);
+  s.top_p = o.top_p.value_or(s.top_p);
+  s.min_p = o.min_p.value_or(s.min_p);
+  s.repetition_penalty = o.repetition_penalty.value_or(s.repetition_penalty);
+  s.presence_penalty = o.presence_penalty;
+  s.frequency_penalty = o.frequency_penalty;
+  for (const std::string& bias : o.logit_bias) s.logit_bias.push_back(parse_bias(bias));
+  s.seed = o.seed;
+  request.max_tokens = o.max_tokens;
+  request.stop = o.stop;
+  request.ignore_eos = o.ignore_eos;
+  request.top = o.top;
+  return request;
+}
+
+double rate(double count, double seconds) { return seconds > 0 ? count / seconds : 0; }
+
+/// Tokens after the first, over the time from the first to the last.
+double decode_rate(const Generation& g) {
+  return rate(static_cast<double>(g.output_ids.empty() ? 0 : g.output_ids.size() - 1), g.decode_s);
+}
+double prefill_rate(const Generation& g) { return rate(static_cast<double>(g.prompt_ids.size()), g.prefill_s); }
+
+std::string token_text(const Engine& engine, TokenId id) {
+  return engine.tokenizer() ? engine.tokenizer()->decode({&id, 1}) : "";
+}
+
+void print_json(const Engine& engine, const RunOptions& o, const Generation& g) {
+  using Json = nlohmann::ordered_json;
+  const bool has_text = engine.tokenizer() != nullptr;
+  Json top = Json::array();
+  for (const TokenScore& t : g.top) {
+    top.push_back({{"id", t.id},
+                   {"token", has_text ? Json(token_text(engine, t.id)) : Json()},
+                   {"probability", t.probability},
+                   {"logit", t.logit}});
+  }
+  Json out = {{"model", o.model.name()},
+              {"prompt_ids", g.prompt_ids},
+              {"output_ids", g.output_ids},
+              {"text", has_text ? Json(g.text) : Json()},
+              {"finish_reason", to_string(g.finish_reason)},
+              {"seed", g.seed},
+              {"top", top},
+              {"timings",
+               {{"load_s", engine.info().load_s},
+                {"prefill_s", g.prefill_s},
+                {"decode_s", g.decode_s},
+                {"prefill_tokens_per_s", prefill_rate(g)},
+                {"decode_tokens_per_s", decode_rate(g)}}},
+              {"peak_bytes", peak_memory()},
+              {"isa", engine.info().isa},
+              {"threads", engine.info().threads}};
+  if (!g.error.empty()) out["error"] = g.error;
+  write_out(out.dump() + "\n");
+}
+
+void print_top(const Engine& engine, const Generation& g) {
+  write_out("\nrank      id  token                 probability     logit\n");
+  int rank = 0;
+  for (const TokenScore& t : g.top) {
+    const std::string token = engine.tokenizer() ? "\"" + visible(token_text(engine, t.id)) + "\"" : "";
+    write_out(fmt::format("{:4}  {:6}  {}  {:11.4f}  {:8.4f}\n", ++rank, t.id, fit(token, 20), t.probability, t.logit));
+  }
+}
+
+const char* why(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStop: return "the model or a stop text ended it";
+    case FinishReason::kLength: return "the limit was reached";
+    case FinishReason::kCancelled: return "cancelled";
+    case FinishReason::kError: return "an error ended it";
+  }
+  return "";
+}
+
+void print_closing_lines(const Engine& engine, const RunOptions& o, const Request& request, const Generation& g) {
+  const EngineInfo& info = engine.info();
+  write_out(fmt::format("\nModel:  {}, {} parameters, {} of weights; {} kernels, {} thread{}\n", o.model.name(),
+                        short_count(info.parameters), short_bytes(info.weight_bytes), info.isa, info.threads,
+                        info.threads == 1 ? "" : "s"));
+  write_out(fmt::format("Prompt: {} tokens, read at {:.1f} tokens/s\n", g.prompt_ids.size(), prefill_rate(g)));
+  const bool greedy = request.sampling.greedy;
+  const std::string how = greedy ? "greedy" : fmt::format("temperature {:g}, seed {}", request.sampling.temperature, g.seed);
+  write_out(fmt::format("Output: {} tokens at {:.1f} tokens/s, {}; {}\n", g.output_ids.size(), decode_rate(g), how,
+                        why(g.finish_reason)));
+  write_out(fmt::format("Time:   load {:.2f} s, prefill {:.2f} s, decode {:.2f} s; peak memory {}\n", info.load_s,
+                        g.prefill_s, g.decode_s, short_bytes(peak_memory())));
+}
+
+Generation generate(Engine& engine, Request request, bool stream) {
+  const InterruptScope scope;
+  Generation result;
+  bool finished = false;
+  bool started = false;
+  const auto num_prompt = static_cast<std::int64_t>(request.prompt_ids.size());
+  const bool has_text = engine.tokenizer() != nullptr;
+  request.on_event = [&](const Event& event) {
+    started = true;
+    if (stream && has_text) write_out(event.text);
+    if (stream && !has_text && event.token) write_out(fmt::format("{} ", *event.token));
+    if (event.finished == nullptr) return;
+    result = *event.finished;
+    finished = true;
+  };
+  const RequestId id = engine.submit(std::move(request));
+  Progress progress("reading the prompt");
+  for (std::int64_t steps = 1; !finished; ++steps) {
+    engine.step();
+    if (started) {
+      progress.clear();
+    } else {
+      progress.update(std::min(num_prompt, steps * EngineOptions{}.step_tokens), num_prompt);
+    }
+    if (interrupted) engine.cancel(id);
+  }
+  if (stream) write_out("\n");
+  return result;
+}
+
+int run(const RunOptions& o) {
+  Engine engine = o.model.load();
+  Request request = make_request(o, engine);
+  const Generation result = generate(engine, request, !o.json);
+  if (o.json) {
+    print_json(engine, o, result);
+  } else {
+    if (o.top > 0) print_top(engine, result);
+    if (!o.quiet) print_closing_lines(engine, o, request, result);
+  }
+  if (result.finish_reason != FinishReason::kError) return kExitFine;
+  write_note("vitrine: " + result.error);
+  return kExitFailed;
+}
+
+}  // namespace
+
+void add_run(CLI::App& program, int& exit_code) {
+  auto options = std::make_shared<RunOptions>();
+  CLI::App* command = program.add_subcommand("run", "continue a prompt");
+  add_options(*command, *options);
+  command->callback([options, &exit_code] { exit_code = run(*options); });
+}
+
+}  // namespace vitrine::app

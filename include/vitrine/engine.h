@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// START HERE. Engine::load opens a model folder; generate() turns a prompt into text; submit() and step() are the same
+// thing one token at a time, for several requests at once.
+#pragma once
+
+#include <vitrine/error.h>
+#include <vitrine/probe.h>
+#include <vitrine/tokenizer.h>
+#include <vitrine/types.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace vitrine {
+
+struct EngineOptions {
+  int threads = 0;                         ///< 0: the usable cores, by affinity and cgroup quota
+  std::int64_t context = 0;                ///< longest prompt plus output of a request; 0: max_position_embeddings
+  std::int64_t cache_tokens = 0;           ///< tokens the KV cache holds over all requests; 0: `context`
+  std::int64_t step_tokens = 256;          ///< most tokens one step computes (prompts are cut into such chunks)
+  Precision precision = Precision::kDefault;
+  std::string isa;                         ///< kernel table; empty: VITRINE_ISA, else the best this CPU has
+  std::function<void(std::int64_t done, std::int64_t total)> progress;  ///< bytes of weights read while loading
+};
+
+using RequestId = std::int64_t;
+struct Generation;
+
+/// What a step did for one request.
+struct Event {
+  RequestId request = 0;
+  std::optional<TokenId> token;          ///< the new token; the end-of-sequence id too
+  std::string_view text;                 ///< text that may be shown now: whole characters, never part of a stop string
+  const Generation* finished = nullptr;  ///< set on the last event of a request, valid during the call
+};
+
+/// One prompt and how to continue it.
+struct Request {
+  std::vector<TokenId> prompt_ids;
+  SamplingParams sampling;
+  std::int64_t max_tokens = -1;          ///< -1: to the end of the context
+  std::vector<std::string> stop;         ///< ends before the first of these strings
+  bool ignore_eos = false;
+  int top = 0;                           ///< fill Generation::top and candidates with that many entries
+  Probe* probe = nullptr;                ///< watches this request's steps, which then run without company
+  std::function<void(const Event&)> on_event;  ///< called from step(), on its thread
+};
+
+/// A finished request.
+struct Generation {
+  std::vector<TokenId> prompt_ids;
+  std::vector<TokenId> output_ids;       ///< with the end-of-sequence id that ended it
+  std::string text;                      ///< without special tokens and stop strings
+  FinishReason finish_reason = FinishReason::kStop;
+  std::string error;                     ///< for FinishReason::kError
+  std::uint64_t seed = 0;                ///< the seed that repeats it
+  std::vector<TokenScore> top;           ///< the model's own distribution at the first new position, likeliest first
+  std::vector<TokenScore> candidates;    ///< what the sampler drew the first token from, likeliest first
+  std::int64_t num_candidates = 0;       ///< how many there were; `candidates` holds the first Request::top of them
+  double prefill_s = 0;                  ///< from the start of the prompt to the first new token
+  double decode_s = 0;                   ///< from there to the last one
+};
+
+/// What a part of the model weighs.
+struct ModelPart {
+  std::string name;
+  std::int64_t parameters = 0;
+  std::int64_t bytes = 0;
+};
+
+/// A kernel table of this build.
+struct IsaInfo {
+  std::string name;
+  bool available = false;
+  std::string reason;  ///< what is lacking
+};
+
+struct EngineInfo {
+  std::string model;         ///< folder
+  std::string architecture;  ///< model_type of config.json
+  std::vector<ModelPart> parts;
+  std::int64_t parameters = 0, weight_bytes = 0;
+  std::int64_t vocab_size = 0, hidden_size = 0, intermediate_size = 0, num_layers = 0;
+  std::int64_t query_heads = 0, kv_heads = 0, head_dim = 0;
+  std::int64_t max_position_embeddings = 0, context = 0;
+  std::int64_t kv_bytes_per_token = 0;
+  std::int64_t workspace_bytes = 0;
+  std::vector<TokenId> eos_ids;
+  Precision precision = Precision::kDefault;
+  int threads = 0;
+  std::string isa;
+  std::vector<IsaInfo> isas;
+  std::vector<std::string> warnings;  ///< surprises in the checkpoint that do not keep it from working
+  double load_s = 0;
+};
+
+/// A loaded model and the requests in flight. Not thread-safe: one thread at a time calls it; cancel() and the
+/// tokenizer may be used from any thread.
+class Engine {
+ public:
+  /// `model`: a folder as published on the Hub, or a Hub name "ORG/NAME" present in the Hugging Face cache.
+  /// Throws Error naming the file and the place.
+  static Engine load(const std::string& model, EngineOptions options = {});
+  Engine(Engine&&) noexcept;
+  Engine& operator=(Engine&&) noexcept;
+  ~Engine();
+
+  const EngineInfo& info() const noexcept;
+  /// Null when the folder has no tokenizer.json.
+  const std::shared_ptr<const Tokenizer>& tokenizer() const noexcept;
+  /// The ids of a prompt. Throws Error(kNotFound) without a tokenizer.
+  std::vector<TokenId> encode(std::string_view prompt, SpecialTokens special = SpecialTokens::kParse) const;
+  /// What generation_config.json asks for; greedy where it says do_sample false or is absent.
+  SamplingParams default_sampling() const;
+
+  /// Queues a request. Throws Error (kInvalidArgument, kTooLarge) naming what is wrong with it; nothing is queued then.
+  RequestId submit(Request request);
+  /// Ends a request at the next step, with FinishReason::kCancelled. Unknown ids are ignored. From any thread.
+  void cancel(RequestId id) noexcept;
+  /// One forward pass for as many requests as fit. False when there is nothing left to do.
+  bool step();
+
+  /// submit() and step() until it is finished.
+  Generation generate(Request request);
+  /// The same for a text, with default_sampling().
+  Generation generate(std::string_view prompt, std::int64_t max_tokens = -1);
+
+  /// What the model would say if it stopped at this residual stream [hidden_size]: final norm, head, the `count`
+  /// likeliest tokens. Not while a step runs.
+  std::vector<TokenScore> read_out(std::span<const float> residual, int count);
+
+ private:
+  class Impl;
+  explicit Engine(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Where a model is: an existing folder or file as it is, else the Hub name "ORG/NAME" looked up in the Hugging Face
+/// cache. Throws Error(kNotFound).
+std::filesystem::path find_model(const std::string& model);
+/// Bytes this process may still use: MemAvailable, bounded by the cgroup's limit.
+std::int64_t available_memory();
+/// The largest resident size of this process so far, in bytes.
+std::int64_t peak_memory();
+/// The folder of the demo model that ships with the program, relative to the executable; empty if it is not there.
+std::filesystem::path demo_model_folder();
+
+}  // namespace vitrine

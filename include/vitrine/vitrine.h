@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything. engine.h is where to start reading.
+#pragma once
+
+#include <vitrine/engine.h>     // load a model, generate
+#include <vitrine/error.h>      // the one exception type
+#include <vitrine/explain.h>    // what happened on the way
+#include <vitrine/probe.h>      // watch a forward pass yourself
+#include <vitrine/tokenizer.h>  // text to ids and back
+#include <vitrine/types.h>      // ids, sampling parameters, finish reasons

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+
+namespace vitrine {
+
+/// A whole file mapped read-only. If the file is truncated while mapped, touching the lost part raises SIGBUS
+/// (the program says so and ends); replacing it by rename is safe.
+class MappedFile {
+ public:
+  /// Throws Error (kNotFound, kIo, kBadFile for a folder or device).
+  explicit MappedFile(const std::filesystem::path& path);
+  ~MappedFile();
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  std::span<const std::byte> bytes() const noexcept { return {data_, size_}; }
+  const std::filesystem::path& path() const noexcept { return path_; }
+
+  /// Brings [begin, end) into memory, as far as the kernel agrees; never fails.
+  void populate(std::size_t begin, std::size_t end) const noexcept;
+
+ private:
+  std::filesystem::path path_;
+  const std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+/// A small text file read whole. Throws Error: kNotFound, kIo, kTooLarge beyond `max_bytes`.
+std::string read_text_file(const std::filesystem::path& path, std::size_t max_bytes);
+
+}  // namespace vitrine

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/thread_pool.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <fstream>
+#include <string>
+
+#include "base/check.h"
+
+namespace vitrine {
+namespace {
+
+// A step forks every few dozen microseconds; waking a sleeping thread takes about 25. So spin for a few times that.
+constexpr auto kSpin = std::chrono::microseconds(100);
+constexpr int kPausesBetweenLooks = 32;
+
+void relax() noexcept {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+/// Spins until `done()` or the time is up; the last look decides.
+template <class Done>
+bool spin_until(Done done) noexcept {
+  const auto deadline = std::chrono::steady_clock::now() + kSpin;
+  do {
+    for (int i = 0; i < kPausesBetweenLooks; ++i) {
+      if (done()) return true;
+      relax();
+    }
+  } while (std::chrono::steady_clock::now() < deadline);
+  return done();
+}
+
+/// The CPU quota of this process's cgroup in cores, or infinity.
+double cgroup_quota() {
+  double cores = INFINITY;
+  std::string group = "/";  // cgroup v2: one line "0::/path"
+  if (std::ifstream file("/proc/self/cgroup"); file) {
+    for (std::string line; std::getline(file, line);) {
+      if (line.rfind("0::", 0) == 0) group = line.substr(3);
+    }
+  }
+  // A limit may stand at any level above; inside a container the path seen is its own root.
+  for (std::string path = group;;) {
+    if (std::ifstream file("/sys/fs/cgroup" + path + "/cpu.max"); file) {
+      std::string quota;
+      double period = 0;
+      if (file >> quota >> period && quota != "max" && period > 0) {
+        cores = std::min(cores, std::strtod(quota.c_str(), nullptr) / period);
+      }
+    }
+    if (path.empty() || path == "/") break;
+    path.erase(path.find_last_of('/'));
+  }
+  double quota = 0;
+  double period = 0;
+  std::ifstream quota_file("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
+  std::ifstream period_file("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
+  if (quota_file >> quota && period_file >> period && quota > 0 && period > 0) {
+    cores = std::min(cores, quota / period);
+  }
+  return cores;
+}
+
+}  // namespace
+
+int usable_cores() {
+  int cores = static_cast<int>(std::thread::hardware_concurrency());
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (::sched_getaffinity(0, sizeof(allowed), &allowed) == 0) cores = CPU_COUNT(&allowed);
+  const double quota = cgroup_quota();
+  if (quota < cores) cores = static_cast<int>(std::ceil(quota));
+  return std::max(cores, 1);
+}
+
+ThreadPool::ThreadPool(int threads) {
+  VITRINE_CHECK(threads >= 1);
+  workers_.reserve(static_cast<std::size_t>(threads) - 1);
+  for (int thread = 1; thread < threads; ++thread) workers_.emplace_back([this, thread] { serve(thread); });
+}
+
+ThreadPool::~ThreadPool() {
+  stopping_.store(true, std::memory_order_relaxed);
+  epoch_.fetch_add(1, std::memory_order_release);
+  epoch_.notify_all();
+  for (std::thread& worker : workers_) worker.join();
+}
+
+void ThreadPool::run(const Job& job) {
+  job_ = job;
+  next_.store(0, std::memory_order_relaxed);
+  running_.store(static_cast<std::int32_t>(workers_.size()), std::memory_order_relaxed);
+  epoch_.fetch_add(1, std::memory_order_release);
+  epoch_.notify_all();
+  work(0);
+  // Workers still in a chunk finish soon unless their core was taken from them; then sleeping leaves them ours.
+  if (spin_until([this] { return running_.load(std::memory_order_acquire) == 0; })) return;
+  for (std::int32_t left = running_.load(std::memory_order_acquire); left != 0;
+       left = running_.load(std::memory_order_acquire)) {
+    running_.wait(left, std::memory_order_acquire);
+  }
+}
+
+void ThreadPool::work(int thread) noexcept {
+  for (;;) {
+    const std::int64_t begin = next_.fetch_add(job_.grain, std::memory_order_relaxed);
+    if (begin >= job_.count) return;
+    job_.call(job_.context, begin, std::min(begin + job_.grain, job_.count), thread);
+  }
+}
+
+void ThreadPool::serve(int thread) noexcept {
+  std::uint32_t seen = 0;
+  for (;;) {
+    if (!spin_until([&] { return epoch_.load(std::memory_order_acquire) != seen; })) {
+      epoch_.wait(seen, std::memory_order_acquire);
+      if (epoch_.load(std::memory_order_acquire) == seen) continue;
+    }
+    ++seen;  // one job at a time: the epoch can only be one ahead
+    if (stopping_.load(std::memory_order_relaxed)) return;
+    work(thread);
+    if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) running_.notify_one();
+  }
+}
+
+}  // namespace vitrine

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/dispatch.h"
+
+#include <vitrine/error.h>
+
+namespace vitrine {
+namespace {
+
+struct Table {
+  const char* name;
+  const char* needs;
+  bool (*available)();
+  void (*apply)(Kernels&);  // null: the generic table itself
+};
+
+#if defined(__x86_64__)
+// __builtin_cpu_supports also asks the operating system whether it keeps the wide registers (xgetbv).
+bool has_avx2() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+}
+bool has_avx512() {
+  return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+}
+#endif
+
+constexpr Table kTables[] = {
+    {"generic", "nothing", [] { return true; }, nullptr},
+#if defined(__x86_64__)
+    {"avx2", "AVX2, FMA and F16C", has_avx2, override_avx2},
+    {"avx512", "AVX-512 F, BW, VL and DQ", has_avx512, override_avx512},
+#endif
+};
+
+}  // namespace
+
+std::vector<KernelChoice> kernel_choices() {
+  std::vector<KernelChoice> choices;
+  for (const Table& table : kTables) {
+    const bool available = table.available();
+    choices.push_back({table.name, available, available ? "" : std::string("needs ") + table.needs});
+  }
+  return choices;
+}
+
+Kernels select_kernels(const std::string& name) {
+  Kernels kernels = generic_kernels();
+  bool found = false;
+  // Each table takes over what the ones before it do, up to the one asked for or the last this CPU has.
+  for (const Table& table : kTables) {
+    const bool wanted = table.name == name;
+    if (wanted && !table.available()) {
+      throw Error(ErrorCode::kUnsupported,
+                  "kernel table \"" + name + "\" needs " + table.needs + ", which this CPU does not have");
+    }
+    if (table.apply != nullptr && table.available()) {
+      table.apply(kernels);
+      kernels.name = table.name;
+    }
+    if (wanted) {
+      found = true;
+      break;
+    }
+  }
+  if (!name.empty() && !found) {
+    std::string known;
+    for (const Table& table : kTables) known += std::string(known.empty() ? "" : ", ") + table.name;
+    throw Error(ErrorCode::kInvalidArgument,
+                "unknown kernel table \"" + name + "\": expected one of " + known);
+  }
+  return kernels;
+}
+
+}  // namespace vitrine

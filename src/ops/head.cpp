@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/head.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+
+namespace vitrine {
+namespace {
+
+/// Keeps the better of two; ties go to the lower id, since chunks and threads come in any order.
+void merge(Head::Best& best, const Head::Best& other) {
+  const bool finite = best.finite && other.finite;
+  const bool wins = other.id >= 0 && (best.id < 0 || other.logit > best.logit ||
+                                      (other.logit == best.logit && other.id < best.id));
+  if (wins) best = other;
+  best.finite = finite;
+}
+
+Head::Best best_of(const float* logits, std::int64_t count, std::int64_t first_id) {
+  Head::Best best{.id = static_cast<TokenId>(first_id), .logit = logits[0], .finite = true};
+  for (std::int64_t n = 0; n < count; ++n) {
+    if (!std::isfinite(logits[n])) best.finite = false;
+    if (logits[n] > best.logit) best = {static_cast<TokenId>(first_id + n), logits[n], best.finite};
+  }
+  return best;
+}
+
+}  // namespace
+
+void Head::logits(const Context& context, MatrixView<const float> hidden, MatrixView<float> out) const {
+  linear(context, hidden, {{weight_, out}});
+}
+
+void Head::argmax(const Context& context, MatrixView<const float> hidden, std::int64_t usable_vocab,
+                  std::span<Best> best) const {
+  VITRINE_CHECK(usable_vocab <= vocab_size() && hidden.rows == static_cast<std::int64_t>(best.size()));
+  const WorkspaceScope scope(context.workspace);
+  const std::int64_t grain = columns_per_chunk(weight_.row_bytes(), hidden.rows);
+  const auto chunks = context.workspace.matrix<float>(context.pool.size(), hidden.rows * grain);
+  const auto bests = context.workspace.matrix<Best>(context.pool.size(), hidden.rows);
+  for (std::int64_t t = 0; t < bests.rows; ++t) std::fill_n(bests.row(t), hidden.rows, Best{});
+
+  context.pool.parallel_for(usable_vocab, grain, [&](std::int64_t begin, std::int64_t end, int thread) {
+    const MatrixView<float> chunk{chunks.row(thread), hidden.rows, end - begin, grain};
+    weight_.columns(context.kernels, hidden, begin, end, chunk);
+    for (std::int64_t r = 0; r < hidden.rows; ++r) {
+      merge(bests.row(thread)[r], best_of(chunk.row(r), end - begin, begin));
+    }
+  });
+
+  for (std::int64_t r = 0; r < hidden.rows; ++r) {
+    best[static_cast<std::size_t>(r)] = Best{};
+    for (std::int64_t t = 0; t < bests.rows; ++t) merge(best[static_cast<std::size_t>(r)], bests.row(t)[r]);
+  }
+}
+
+std::int64_t Head::workspace_bytes(std::int64_t rows, int threads) const {
+  const std::int64_t grain = columns_per_chunk(weight_.row_bytes(), 1);
+  return Workspace::padded_bytes<float>(threads, rows * grain) + Workspace::padded_bytes<Best>(threads, rows);
+}
+
+}  // namespace vitrine

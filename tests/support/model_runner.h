@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "models/model.h"
+
+namespace vitrine::test {
+
+/// Drives a model below the engine, so that every row's hidden state and logits can be looked at.
+class ModelRunner {
+ public:
+  struct Options {
+    StorageType kv = kStoreF32;
+    int threads = 1;
+    std::string isa;
+    std::int64_t blocks = 16;
+  };
+  ModelRunner(const std::filesystem::path& folder, Options options);
+
+  const Model& model() const { return *model_; }
+  Context context(Probe* probe = nullptr) { return {pool_, kernels_, workspace_, probe}; }
+  const ModelCache& cache() const { return cache_; }
+
+  /// Final-normed hidden states [T, H] of all ids, fed in chunks of these sizes (the last one repeats).
+  std::vector<float> hidden(std::span<const TokenId> ids, std::span<const std::int64_t> chunks, Probe* probe = nullptr);
+  /// Logits [T, V] of them.
+  std::vector<float> logits(std::span<const float> hidden);
+
+ private:
+  std::unique_ptr<Model> model_;
+  Kernels kernels_;
+  ThreadPool pool_;
+  ModelCache cache_;
+  Workspace workspace_;
+};
+
+/// Names of the kernel tables that this machine can run.
+std::vector<std::string> runnable_isas();
+
+}  // namespace vitrine::test
