@@ -47,7 +47,7 @@ ensure_packages() {
   local log
   log=$(mktemp)
   # On a bare machine the package lists are empty, on an old one they are stale: only then are they fetched.
-  if ! apt_get install "${missing[@]}" && ! { apt_get update && apt_get install "${missing[@]}"; }; then
+  if ! apt_get install "${missing[@]}" && ! { apt_get update || true; apt_get install "${missing[@]}"; }; then
     cat "$log" >&2
     rm -f "$log"
     suggest_install "${missing[@]}"
@@ -58,7 +58,7 @@ ensure_packages() {
 # apt_get COMMAND NAME…: quiet, and patient with another apt that runs. Uses the caller's as_root and log.
 apt_get() {
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get "$1" -y -q --no-install-recommends \
-    -o DPkg::Lock::Timeout=300 "${@:2}" </dev/null >"$log" 2>&1
+    -o DPkg::Lock::Timeout=300 "${@:2}" </dev/null >>"$log" 2>&1
 }
 
 suggest_install() {

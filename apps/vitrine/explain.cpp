@@ -22,10 +22,12 @@ struct ExplainCommand {
   bool json = false;
 };
 
-// ---- Small pieces of text --------------------------------------------------------------------------------------------
+// ---- Small pieces of text
+// --------------------------------------------------------------------------------------------
 
 constexpr int kColumns = 100;
-constexpr const char* kEighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"};    // of a column, from the left
+constexpr const char* kEighths[] = {"",  "▏", "▎", "▍", "▌",
+                                    "▋", "▊", "▉", "█"};                      // of a column, from the left
 constexpr const char* kHeights[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};  // of a line, from the bottom
 
 std::string repeat(std::string_view text, std::int64_t times) {
@@ -45,7 +47,8 @@ std::string right(std::string_view text, int columns) {
 
 /// A share from 0 to 1, drawn `columns` wide at 1.
 std::string bar(double share, int columns) {
-  const auto eighths = std::clamp<std::int64_t>(std::llround(share * columns * 8), 0, columns * std::int64_t{8});
+  const auto eighths =
+      std::clamp<std::int64_t>(std::llround(share * columns * 8), 0, columns * std::int64_t{8});
   return repeat("█", eighths / 8) + kEighths[eighths % 8];
 }
 
@@ -63,8 +66,24 @@ std::string norm(double value) {
   return value < 1000 ? fmt::format("{:.2f}", value) : fmt::format("{:.0f}", value);
 }
 
+std::string cosine(double value) {
+  return fmt::format("{:+.2f}", std::abs(value) < 0.005 ? 0.0 : value);  // never "-0.00"
+}
+
 std::string plural(std::int64_t count, const char* what) {
   return fmt::format("{} {}{}", with_commas(count), what, count == 1 ? "" : "s");
+}
+
+/// A token as a table shows it. Part of a character has no text of its own: its bytes.
+std::string shown(const Tokenizer& tokenizer, TokenId id) {
+  const std::string text = tokenizer.decode({&id, 1});
+  if (text.find("\xEF\xBF\xBD") == std::string::npos) return visible(text);
+  std::string out;
+  for (const char c : tokenizer.token_bytes(id)) {
+    const auto byte = static_cast<unsigned char>(c);
+    out += byte < 0x80 ? visible({&c, 1}) : fmt::format("\\x{:02X}", byte);
+  }
+  return out;
 }
 
 /// Collects the page, and keeps every line within kColumns.
@@ -113,7 +132,8 @@ class Page {
   std::string out_;
 };
 
-// ---- The stations ----------------------------------------------------------------------------------------------------
+// ---- The stations
+// ----------------------------------------------------------------------------------------------------
 
 /// What the stations tell about.
 struct Story {
@@ -123,10 +143,10 @@ struct Story {
 
   /// The token in quotes, or its id, in at most that many columns.
   std::string name(TokenId id, int columns = 24) const {
-    const std::string text = token_text(engine, id);
-    if (text.empty()) return fmt::format("id {}", id);
-    return "\"" + cut(visible(text), columns - 2) + "\"";
+    if (!has_text(id)) return fmt::format("id {}", id);
+    return "\"" + cut(shown(*engine.tokenizer(), id), columns - 2) + "\"";
   }
+  bool has_text(TokenId id) const { return !token_text(engine, id).empty(); }
   std::int64_t last_position() const { return static_cast<std::int64_t>(e.tokens.size()) - 1; }
   std::string position_name(std::int64_t position, int columns) const {
     return name(e.tokens[static_cast<std::size_t>(position)].id, columns);
@@ -139,12 +159,16 @@ void tokenise(Page& page, const Story& s) {
   constexpr std::size_t kFirst = 4;  // of a long prompt
   constexpr std::size_t kLast = 16;
   page.heading("1 Tokenise");
-  page.text("The text is cut into pieces of a fixed vocabulary; of each piece the model gets only its number, the id.");
+  page.text(s.engine.tokenizer() ? "The text is cut into pieces of a fixed vocabulary; of each piece the "
+                                   "model gets only its number, the id."
+                                 : "The prompt came as ids, the numbers of pieces of text; there is no "
+                                   "tokenizer here that knows their text.");
   page.column_names(" position        id  token");
   const std::size_t count = s.e.tokens.size();
   for (std::size_t i = 0; i < count; ++i) {
     if (count > kFirst + kLast && i == kFirst) {
-      page.row(fmt::format("        …            ({} not shown)", plural(std::ssize(s.e.tokens) - 20, "token")));
+      page.row(
+          fmt::format("        …            ({} not shown)", plural(std::ssize(s.e.tokens) - 20, "token")));
       i = count - kLast;
     }
     const std::string text = s.e.tokens[i].text.empty() ? "" : s.name(s.e.tokens[i].id, 60);
@@ -154,54 +178,66 @@ void tokenise(Page& page, const Story& s) {
 
 void embed(Page& page, const Story& s) {
   page.heading("2 Embed");
-  page.text(fmt::format("Each id selects one row of the embedding table, {} numbers: the token's residual stream begins "
-                        "with them, and every block adds to it.",
-                        with_commas(s.info.hidden_size)));
+  page.text(fmt::format(
+      "Each id selects one row of the embedding table, {} numbers: the token's residual stream begins "
+      "with them, and every block adds to it.",
+      with_commas(s.info.hidden_size)));
   const auto by_norm = [](const ExplainedToken& a, const ExplainedToken& b) {
     return a.embedding_norm < b.embedding_norm;
   };
   const auto [small, large] = std::minmax_element(s.e.tokens.begin(), s.e.tokens.end(), by_norm);
-  page.text(fmt::format("Norm (length) of the last token's row, {}: {}. Of the prompt's rows: {} ({}) to {} ({}).",
-                        s.name(s.e.tokens.back().id), norm(s.e.embedding.l2), norm(small->embedding_norm),
-                        s.name(small->id), norm(large->embedding_norm), s.name(large->id)));
+  page.text(
+      fmt::format("Norm (length) of the last token's row, {}: {}. Of the prompt's rows: {} ({}) to {} ({}).",
+                  s.name(s.e.tokens.back().id), norm(s.e.embedding.l2), norm(small->embedding_norm),
+                  s.name(small->id), norm(large->embedding_norm), s.name(large->id)));
 }
 
 void normalise(Page& page, const Story& s) {
   page.heading("3 Normalise (RMSNorm)");
-  page.text("What reads the stream reads a copy, divided by its root mean square (RMS) and multiplied by learned "
-            "weights; the stream itself stays as it is.");
+  page.text(
+      "Attention, feed forward and head read a copy of the stream, divided by its root mean square (RMS) and "
+      "multiplied by learned weights; the stream itself stays as it is.");
   const std::size_t last = s.e.layers.size() - 1;
   const double entering_last = last > 0 ? s.e.layers[last - 1].after_block.rms : s.e.embedding.rms;
-  page.text(fmt::format("RMS of the last token's stream: {} entering block 0, {} entering block {}, {} entering the head.",
-                        norm(s.e.embedding.rms), norm(entering_last), last, norm(s.e.layers[last].after_block.rms)));
+  page.text(fmt::format(
+      "RMS of the last token's stream: {} entering block 0, {} entering block {}, {} entering the head.",
+      norm(s.e.embedding.rms), norm(entering_last), last, norm(s.e.layers[last].after_block.rms)));
 }
 
 void position(Page& page, const Story& s) {
   page.heading("4 Position (QK-norm and RoPE)");
-  page.text("In each attention head, query and key are normalised by themselves and then turned, two numbers at a time, "
-            "by angles that grow with the token's position, so that their product depends on the distance.");
-  page.text(fmt::format("The last token is at position {}; the {} numbers of each head turn as {}.", s.last_position(),
-                        s.info.head_dim, plural(s.info.head_dim / 2, "pair")));
+  page.text(
+      "Matrices make queries, keys and values of the normalised stream, one for each head; queries and keys "
+      "are "
+      "normalised once more and turned, two numbers at a time, by angles that grow with the token's "
+      "position, so "
+      "that the product of two depends on how far apart they are.");
+  page.text(fmt::format("The last token is at position {}; the {} numbers of each head turn as {}.",
+                        s.last_position(), s.info.head_dim, plural(s.info.head_dim / 2, "pair")));
 }
 
 void attend(Page& page, const Story& s) {
   page.heading("5 Attend (grouped-query attention and the KV cache)");
-  page.text("Each query head multiplies its query with the keys of all positions up to its own, a softmax makes weights "
-            "of the products, and the values, summed with these weights, are added to the stream through a matrix.");
+  page.text(
+      "Each query is multiplied with the keys of the positions up to its own, a softmax makes weights of the "
+      "products, and the values, summed with these weights, go through a matrix and are added to the "
+      "stream.");
   page.text(fmt::format("{} share {}, {} each, so the cache keeps keys and values of {} heads only.",
-                        plural(s.info.query_heads, "query head"), plural(s.info.kv_heads, "KV head"), s.group_size(),
-                        s.info.kv_heads));
-  page.text(fmt::format("KV cache now: {} x {} = {} in {}; later tokens read them instead of computing them again.",
-                        plural(std::ssize(s.e.tokens), "token"), plural(s.info.kv_bytes_per_token, "byte"),
-                        short_bytes(s.e.kv_cache_bytes), plural(s.info.num_layers, "block")));
+                        plural(s.info.query_heads, "query head"), plural(s.info.kv_heads, "KV head"),
+                        s.group_size(), s.info.kv_heads));
+  page.text(
+      fmt::format("KV cache now: {} × {} = {} in {}; later tokens read them instead of computing them again.",
+                  plural(std::ssize(s.e.tokens), "token"), plural(s.info.kv_bytes_per_token, "byte"),
+                  short_bytes(s.e.kv_cache_bytes), plural(s.info.num_layers, "block")));
 }
 
 void feed_forward(Page& page, const Story& s) {
   page.heading("6 Feed forward (SwiGLU)");
-  page.text(fmt::format("Two matrices make {0} numbers each of the normalised {1}; SiLU of the first times the second is "
-                        "turned back into {1} by a third matrix and added to the stream.",
-                        with_commas(s.info.intermediate_size), with_commas(s.info.hidden_size)));
-  page.text(fmt::format("{0} -> {1} -> {0} in each of {2}.", s.info.hidden_size, s.info.intermediate_size,
+  page.text(fmt::format(
+      "Two matrices make {0} numbers each of the normalised {1}; SiLU of the first times the second is "
+      "turned back into {1} by a third matrix and added to the stream.",
+      with_commas(s.info.intermediate_size), with_commas(s.info.hidden_size)));
+  page.text(fmt::format("{0} → {1} → {0} in each of {2}.", s.info.hidden_size, s.info.intermediate_size,
                         plural(s.info.num_layers, "block")));
 }
 
@@ -210,8 +246,11 @@ std::string looks_at(const std::vector<HeadGroup>& groups, int digits, int colum
   const auto num_groups = static_cast<int>(groups.size());
   const auto cell = digits + 1;
   int positions = 0;
-  for (const HeadGroup& group : groups) positions = std::max(positions, static_cast<int>(group.strongest.size()));
-  const auto width = [&](int gap) { return num_groups * (positions * (cell + 1) - 1) + (num_groups - 1) * gap; };
+  for (const HeadGroup& group : groups)
+    positions = std::max(positions, static_cast<int>(group.strongest.size()));
+  const auto width = [&](int gap) {
+    return num_groups * (positions * (cell + 1) - 1) + (num_groups - 1) * gap;
+  };
   while (positions > 1 && width(3) > columns) --positions;
   const std::string between = positions > 1 ? " │ " : width(1) <= columns ? " " : "";
   std::string out;
@@ -239,12 +278,15 @@ void position_legend(Page& page, const Story& s) {
     }
   }
   std::vector<std::pair<std::int64_t, int>> named(times.begin(), times.end());
-  std::stable_sort(named.begin(), named.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::stable_sort(named.begin(), named.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
   if (named.size() > kMost) named.resize(kMost);
   std::sort(named.begin(), named.end());
   std::string text;
   for (const auto& entry : named) {
-    text += fmt::format("{}{} is {}", text.empty() ? "" : ", ", entry.first, s.position_name(entry.first, 16));
+    // a no-break space, so that page.text() keeps the two together
+    text +=
+        fmt::format("{}{}\u00A0{}", text.empty() ? "" : ", ", entry.first, s.position_name(entry.first, 16));
   }
   page.text("Positions: " + text + ".");
 }
@@ -252,15 +294,20 @@ void position_legend(Page& page, const Story& s) {
 void blocks(Page& page, const Story& s) {
   constexpr int kHeads = 36;
   page.heading("3 to 6 in every block, for the last token");
-  page.text("Norms of the stream after the block and of what attention and feed forward added to it; for each KV head, "
-            "the positions looked at most, each with a bar for its weight (▁ little, █ all); and what the head would "
-            "say if the model stopped there. Blocks count from 0, as in the names of the weights.");
-  const auto line = [&](const std::string& block, double stream, const std::string& attention, const std::string& mlp,
-                        const std::string& heads, const ReadOut& says) {
-    return fmt::format("{:>5} {:>9} {:>9} {:>9}  {}  {} {}", block, norm(stream), attention, mlp, fit(heads, kHeads),
-                       fit(s.name(says.top[0].id, 13), 13), right(percent(says.top[0].probability), 7));
+  page.text(
+      "Norms of the stream after the block and of what attention and feed forward added to it; for each KV "
+      "head, "
+      "the positions looked at most, each with a bar for its weight (▁ little, █ all); and what the head "
+      "would "
+      "say if the model stopped there. Blocks count from 0, as in the names of the weights.");
+  const auto line = [&](const std::string& block, double stream, const std::string& attention,
+                        const std::string& mlp, const std::string& heads, const ReadOut& says) {
+    return fmt::format("{:>5} {:>9} {:>9} {:>9}  {}  {} {}", block, norm(stream), attention, mlp,
+                       fit(heads, kHeads), fit(s.name(says.top[0].id, 13), 13),
+                       right(percent(says.top[0].probability), 7));
   };
-  page.column_names(fmt::format("block    stream attention  feed-fwd  {}  would say now", fit("looks at, per KV head", kHeads)));
+  page.column_names(fmt::format("block    stream attention  feed-fwd  {}  would say now",
+                                fit("looks at, per KV head", kHeads)));
   page.row(line("embed", s.e.embedding.l2, "", "", "", s.e.embedding_read_out));
   const int digits = static_cast<int>(std::to_string(s.last_position()).size());
   for (std::size_t i = 0; i < s.e.layers.size(); ++i) {
@@ -278,11 +325,12 @@ void closer_look(Page& page, const Story& s) {
   constexpr std::size_t kMostGroups = 16;
   constexpr int kCell = 22;
   const ExplainedLayer& layer = s.decided();
-  page.text(fmt::format("◂ Block {}: from here on {} stays first. Attention added {} (cosine {:+.2f} to the stream before "
-                        "it), feed forward {} (cosine {:+.2f}).",
-                        s.e.decided_at_layer, s.name(s.e.likeliest), norm(layer.attention.l2), layer.attention.cosine,
-                        norm(layer.feed_forward.l2), layer.feed_forward.cosine));
-  page.column_names(fmt::format("KV head  on first    entropy  looks at (mean of {})",
+  page.text(fmt::format(
+      "◂ Block {}: from here on {} stays first. Attention added {} (cosine {} to the stream before it), "
+      "feed forward {} (cosine {}).",
+      s.e.decided_at_layer, s.name(s.e.likeliest), norm(layer.attention.l2), cosine(layer.attention.cosine),
+      norm(layer.feed_forward.l2), cosine(layer.feed_forward.cosine)));
+  page.column_names(fmt::format("KV head  1st token   entropy  looks at (mean of {})",
                                 plural(s.group_size(), "query head")));
   const int digits = static_cast<int>(std::to_string(s.last_position()).size());
   for (std::size_t i = 0; i < std::min(kMostGroups, layer.head_groups.size()); ++i) {
@@ -290,101 +338,141 @@ void closer_look(Page& page, const Story& s) {
     std::string looks;
     for (const AttendedPosition& at : group.strongest) {
       const int columns = kCell - digits - 10;
-      looks += fmt::format("{:>{}} {} {}  ", at.position, digits, fit(s.position_name(at.position, columns), columns),
-                           right(percent(at.weight), 6));
+      looks += fmt::format("{:>{}} {} {}  ", at.position, digits,
+                           fit(s.position_name(at.position, columns), columns), right(percent(at.weight), 6));
     }
-    page.row(fmt::format("{:7}  {:>8}  {:4.2f} bits  {}", i, percent(group.first_token_share), group.entropy_bits, looks));
+    page.row(fmt::format("{:7}  {:>9}  {:>8}  {}", i, percent(group.first_token_share),
+                         fmt::format("{:.2f} bit", group.entropy_bits), looks));
   }
 }
 
 void logit_lens(Page& page, const Story& s) {
   constexpr std::size_t kPerLine = 4;
-  page.text(fmt::format("Logit lens, the same done to the stream after each block: rank and probability of {}.",
-                        s.name(s.e.likeliest)));
+  page.text(fmt::format(
+      "Logit lens, the same done to the stream after each block: rank (#1 is first) and probability of {}.",
+      s.name(s.e.likeliest)));
   std::string line;
   for (std::size_t i = 0; i < s.e.layers.size(); ++i) {
     const TokenPlace& place = s.e.layers[i].read_out.likeliest;
-    line += fmt::format("{:>5}: #{} {}", i, fit(with_commas(place.rank), 7), fit(percent(place.probability), 8));
+    line +=
+        fmt::format("{:>5}: #{} {}", i, fit(with_commas(place.rank), 7), fit(percent(place.probability), 8));
     if ((i + 1) % kPerLine != 0 && i + 1 != s.e.layers.size()) continue;
     page.row(line);
     line.clear();
   }
   const bool always = s.e.decided_at_layer == 0;
   page.text(fmt::format("Decided at block {} of 0 to {}: {} {}.", s.e.decided_at_layer, s.e.layers.size() - 1,
-                        s.name(s.e.likeliest), always ? "is first after every block" : "is first from there on"));
+                        s.name(s.e.likeliest),
+                        always ? "is first after every block" : "is first from there on"));
 }
 
 void head(Page& page, const Story& s) {
   page.heading("7 Head");
-  page.text(fmt::format("The stream after the last block is normalised and multiplied with one row of numbers for each of "
-                        "{} tokens: these products are the logits, and a softmax makes probabilities of them.",
-                        with_commas(s.info.vocab_size)));
+  page.text(fmt::format(
+      "The stream after the last block is normalised and multiplied with one row of numbers for each of "
+      "{} tokens: these products are the logits, and a softmax makes probabilities of them.",
+      with_commas(s.info.vocab_size)));
   logit_lens(page, s);
   page.column_names("rank        id  token                 probability     logit");
   int rank = 0;
   for (const TokenScore& t : s.e.generation.top) {
-    page.row(fmt::format("{:4}  {:8}  {}  {:11.4f}  {:8.4f}  {}", ++rank, t.id, fit(s.name(t.id, 20), 20), t.probability,
-                         t.logit, bar(t.probability, 30)));
+    page.row(fmt::format("{:4}  {:8}  {}  {:11.4f}  {:8.4f}  {}", ++rank, t.id, fit(s.name(t.id, 20), 20),
+                         t.probability, t.logit, bar(t.probability, 30)));
   }
 }
 
-/// The settings that do something.
-std::string settings(const Draw& draw) {
-  const SamplingParams& p = draw.sampling;
-  std::string out = fmt::format("temperature {:g}", p.temperature);
-  if (p.top_k > 0) out += fmt::format(", top-k {}", p.top_k);
-  if (p.top_p < 1) out += fmt::format(", top-p {:g}", p.top_p);
-  if (p.min_p > 0) out += fmt::format(", min-p {:g}", p.min_p);
-  if (p.repetition_penalty != 1) out += fmt::format(", repetition penalty {:g}", p.repetition_penalty);
-  if (p.presence_penalty != 0) out += fmt::format(", presence penalty {:g}", p.presence_penalty);
-  if (p.frequency_penalty != 0) out += fmt::format(", frequency penalty {:g}", p.frequency_penalty);
-  if (!p.logit_bias.empty()) out += fmt::format(", {} with a logit bias", plural(std::ssize(p.logit_bias), "token"));
-  return out;
+bool is_greedy(const SamplingParams& p) { return p.greedy || p.temperature == 0 || p.top_k == 1; }
+
+/// The settings that do something; a greedy choice has only those that change logits.
+std::string settings(const SamplingParams& p) {
+  std::vector<std::string> parts;
+  const auto add = [&](bool on, const char* name, auto value) {
+    if (on) parts.push_back(fmt::format("{} {:g}", name, static_cast<double>(value)));
+  };
+  if (!p.logit_bias.empty())
+    parts.push_back(fmt::format("a bias on {}", plural(std::ssize(p.logit_bias), "token")));
+  add(p.repetition_penalty != 1, "repetition penalty", p.repetition_penalty);
+  add(p.presence_penalty != 0, "presence penalty", p.presence_penalty);
+  add(p.frequency_penalty != 0, "frequency penalty", p.frequency_penalty);
+  if (!is_greedy(p)) {
+    add(true, "temperature", p.temperature);
+    add(p.top_k > 0, "top-k", p.top_k);
+    add(p.top_p < 1, "top-p", p.top_p);
+    add(p.min_p > 0, "min-p", p.min_p);
+  }
+  return fmt::format("{}", fmt::join(parts, ", "));
 }
 
 void candidates(Page& page, const Story& s) {
   page.column_names("rank        id  token                   the model  the sampler");
+  const auto line = [&](const std::string& rank, TokenId id, const std::string& model, double sampler) {
+    const std::string text = fmt::format("{:>4}  {:8}  {}  {:>11}  {:11.4f}  {}", rank, id,
+                                         fit(s.name(id, 20), 20), model, sampler, bar(sampler, 30));
+    id == s.e.chosen ? page.marked_row(text + " ◂") : page.row(text);
+  };
   int rank = 0;
+  bool has_chosen = false;
   for (const TokenScore& t : s.e.generation.candidates) {
     const auto& top = s.e.generation.top;
-    const auto it = std::find_if(top.begin(), top.end(), [&](const TokenScore& other) { return other.id == t.id; });
-    const std::string text =
-        fmt::format("{:4}  {:8}  {}  {:>11}  {:11.4f}  {}", ++rank, t.id, fit(s.name(t.id, 20), 20),
-                    it == top.end() ? "" : fmt::format("{:.4f}", it->probability), t.probability, bar(t.probability, 30));
-    t.id == s.e.chosen ? page.marked_row(text + " ◂") : page.row(text);
+    const auto it =
+        std::find_if(top.begin(), top.end(), [&](const TokenScore& other) { return other.id == t.id; });
+    line(std::to_string(++rank), t.id, it == top.end() ? "" : fmt::format("{:.4f}", it->probability),
+         t.probability);
+    has_chosen |= t.id == s.e.chosen;
+  }
+  if (has_chosen) return;
+  line("…", s.e.chosen, fmt::format("{:.4f}", s.e.layers.back().read_out.chosen.probability),
+       s.e.draw.probability);
+}
+
+void draw(Page& page, const Story& s) {
+  const Draw& draw = s.e.draw;
+  const std::int64_t vocabulary =
+      s.engine.tokenizer() ? s.engine.tokenizer()->vocab_size() : s.info.vocab_size;
+  page.text(
+      "The logits, changed by bias and penalties if there are any, are divided by the temperature; what the "
+      "settings "
+      "rule out is dropped, the rest is scaled to sum to 1, and a number drawn from the seed picks a token.");
+  page.text(fmt::format("Settings: {}. They keep {} of {}.", settings(draw.sampling),
+                        with_commas(s.e.generation.num_candidates), plural(vocabulary, "token")));
+  candidates(page, s);
+  if (s.e.generation.num_candidates == 1) {
+    page.text("One token is kept, so whatever number is drawn picks it.");
+  } else {
+    page.text(fmt::format(
+        "Laid end to end, the kept tokens fill the line from 0 to 1; the number drawn from seed {} fell "
+        "between {:.4f} and {:.4f}.",
+        s.e.generation.seed, draw.from, draw.to));
   }
 }
 
 void sample(Page& page, const Story& s) {
-  const Draw& draw = s.e.draw;
   page.heading("8 Sample");
-  if (draw.sampling.greedy || draw.sampling.temperature == 0) {
+  if (is_greedy(s.e.draw.sampling)) {
     page.text("Greedy: the token with the highest logit is taken; nothing is left to chance.");
+    const std::string changes = settings(s.e.draw.sampling);
+    if (!changes.empty()) page.text("Settings that change logits first: " + changes + ".");
   } else {
-    const std::int64_t vocabulary = s.engine.tokenizer() ? s.engine.tokenizer()->vocab_size() : s.info.vocab_size;
-    page.text("The logits are divided by the temperature, what the settings rule out is dropped, the rest is scaled to sum "
-              "to 1, and a number drawn from the seed picks a token.");
-    page.text(fmt::format("Settings: {}. They keep {} of {}.", settings(draw), with_commas(s.e.generation.num_candidates),
-                          plural(vocabulary, "token")));
-    candidates(page, s);
-    page.text(fmt::format("Laid end to end, the kept tokens fill the line from 0 to 1; the number drawn from seed {} fell "
-                          "between {:.4f} and {:.4f}.",
-                          s.e.generation.seed, draw.from, draw.to));
+    draw(page, s);
   }
   const auto& eos = s.info.eos_ids;
   const bool ends = std::find(eos.begin(), eos.end(), s.e.chosen) != eos.end();
+  const TokenPlace& place = s.e.layers.back().read_out.chosen;
+  const std::string id = s.has_text(s.e.chosen) ? fmt::format(" (id {})", s.e.chosen) : "";
   page.gap();
-  page.marked_row(fmt::format("Next token: {}, id {}, the model's choice number {} with probability {:.4f}{}",
-                              s.name(s.e.chosen, 30), s.e.chosen, with_commas(s.e.layers.back().read_out.chosen.rank),
-                              s.e.layers.back().read_out.chosen.probability, ends ? "; it ends the text" : ""));
+  page.marked_row(fmt::format(
+      "Next token: {}{}, number {} of the model's own list, with probability {:.4f}{}", s.name(s.e.chosen),
+      id, with_commas(place.rank), place.probability, ends ? "; it ends the text" : ""));
 }
 
 void print_text(const ExplainCommand& o, const Engine& engine, const Explanation& e) {
   const Story story{engine, engine.info(), e};
   Page page;
-  page.text(fmt::format("From a prompt to its next token in eight stations: {}, {} ({} parameters, {}).", o.model.name(),
-                        story.info.architecture, short_count(story.info.parameters),
-                        plural(story.info.num_layers, "block")));
+  page.text(fmt::format(
+      "From a prompt to its next token in eight stations, with the numbers of the prompt's last token: "
+      "what becomes of it decides what comes next. Model: {}, {}, {} parameters, {}.",
+      o.model.name(), story.info.architecture, short_count(story.info.parameters),
+      plural(story.info.num_layers, "block")));
   page.gap();
   for (const auto station : {tokenise, embed, normalise, position, attend, feed_forward}) {
     station(page, story);
@@ -400,7 +488,8 @@ void print_text(const ExplainCommand& o, const Engine& engine, const Explanation
   write_out(page.str());
 }
 
-// ---- JSON ------------------------------------------------------------------------------------------------------------
+// ---- JSON
+// ------------------------------------------------------------------------------------------------------------
 
 using Json = nlohmann::ordered_json;
 
@@ -468,7 +557,8 @@ void print_json(const ExplainCommand& o, const Engine& engine, const Explanation
   const bool has_text = engine.tokenizer() != nullptr;
   Json tokens = Json::array();
   for (const ExplainedToken& t : e.tokens) {
-    tokens.push_back({{"id", t.id}, {"token", has_text ? Json(t.text) : Json()}, {"embedding_norm", t.embedding_norm}});
+    tokens.push_back(
+        {{"id", t.id}, {"token", has_text ? Json(t.text) : Json()}, {"embedding_norm", t.embedding_norm}});
   }
   Json layers = Json::array();
   for (const ExplainedLayer& layer : e.layers) layers.push_back(json_of(engine, layer));
@@ -510,10 +600,12 @@ int run_explain(const ExplainCommand& o) {
 
 void add_explain(CLI::App& program, int& exit_code) {
   auto o = std::make_shared<ExplainCommand>();
-  CLI::App* command = program.add_subcommand("explain", "what happens between a prompt and the token that follows it");
+  CLI::App* command =
+      program.add_subcommand("explain", "what happens between a prompt and the token that follows it");
   o->model.add_to(*command);
   o->request.add_to(*command);
-  command->add_option("--top", o->top, "how many tokens the tables show (default: 5)")->check(CLI::Range(1, 1000));
+  command->add_option("--top", o->top, "how many tokens the tables show (default: 5)")
+      ->check(CLI::Range(1, 1000));
   command->add_flag("--json", o->json, "one line of JSON on standard output");
   command->footer("Example: vitrine explain \"The capital of France is\" --greedy");
   command->callback([o, &exit_code] { exit_code = run_explain(*o); });

@@ -27,8 +27,8 @@ struct RequestOptions {
   std::optional<std::uint64_t> seed;
 
   void add_to(CLI::App& command);
-  /// A request with prompt_ids and sampling filled in. Throws Error(kInvalidArgument), or kNotFound for a text without
-  /// a tokenizer.
+  /// A request with prompt_ids and sampling filled in. Throws Error(kInvalidArgument), or kNotFound for a
+  /// text without a tokenizer.
   Request make_request(const Engine& engine) const;
 };
 

@@ -37,12 +37,12 @@ struct SamplingParams {
   float repetition_penalty = 1;    ///< over prompt and output: logit < 0 is multiplied, else divided; > 0
   float presence_penalty = 0;      ///< subtracted once from ids in the output; -2 to 2
   float frequency_penalty = 0;     ///< subtracted per occurrence in the output; -2 to 2
-  std::vector<std::pair<TokenId, float>> logit_bias;  ///< added to the logits of these ids
+  std::vector<std::pair<TokenId, float>> logit_bias{};  ///< added to the logits of these ids
   float temperature = 1;           ///< >= 0; 0 (or so small that the division overflows) is greedy
   std::int64_t top_k = 0;          ///< keep the k largest (and ties with the k-th); <= 0 or >= vocabulary: off
   float top_p = 1;                 ///< keep the smallest set with at least this probability; in (0, 1], 1: off
   float min_p = 0;                 ///< drop what is less likely than min_p times the likeliest; in [0, 1]
-  std::optional<std::uint64_t> seed;  ///< same seed, same text, on any thread count; absent: drawn at random
+  std::optional<std::uint64_t> seed{};  ///< same seed, same text, on any thread count; absent: drawn at random
 };
 
 /// One candidate for the next token.

@@ -21,7 +21,8 @@ std::vector<AttendedPosition> strongest_of(std::span<const double> weights, int 
                       return weight(a) > weight(b) || (weight(a) == weight(b) && a < b);
                     });
   std::vector<AttendedPosition> strongest;
-  for (std::size_t i = 0; i < kept && weight(order[i]) > 0; ++i) strongest.push_back({order[i], weight(order[i])});
+  for (std::size_t i = 0; i < kept && weight(order[i]) > 0; ++i)
+    strongest.push_back({order[i], weight(order[i])});
   return strongest;
 }
 

@@ -10,7 +10,8 @@
 
 namespace vitrine {
 
-/// Sums up where the last output row of each layer looks, one HeadGroup for each KV head; the weights are not kept.
+/// Sums up where the last output row of each layer looks, one HeadGroup for each KV head; the weights are not
+/// kept.
 class AttentionRecorder final : public Probe {
  public:
   /// `positions`: how many of the strongest ones to name.

@@ -72,7 +72,8 @@ TEST(Utf8, ReplacementIsValidAndMapped) {
       const std::size_t end = pos + decode(out.data() + pos).length;
       ASSERT_EQ(map.original_begin(pos), expected_begin);
       expected_begin = map.original_end(end);
-      if (out.substr(pos, end - pos) != kR) ASSERT_EQ(text.substr(map.original_begin(pos), end - pos), out.substr(pos, end - pos));
+      const std::string character = out.substr(pos, end - pos);
+      ASSERT_TRUE(character == kR || text.substr(map.original_begin(pos), end - pos) == character);
       pos = end;
     }
     ASSERT_EQ(expected_begin, text.size());
@@ -110,6 +111,8 @@ TEST(Nfc, Examples) {
   EXPECT_EQ(nfc("\u1E9B\u0323"), "\u1E9B\u0323");
   EXPECT_EQ(nfc("\u1100\u1161\u11A8"), "\uAC01");
   EXPECT_EQ(nfc("\uAC00\u11A8"), "\uAC01");
+  EXPECT_EQ(nfc("\uAC00\u11A7"), "\uAC00\u11A7");  // not a trailing consonant; utf8proc 2.8 itself drops it here
+  EXPECT_EQ(nfc("\uAC00\u11A7\u0323\u0301"), "\uAC00\u11A7\u0323\u0301");
   EXPECT_EQ(nfc("\u0301"), "\u0301");
   EXPECT_EQ(nfc("\u0344"), "\u0308\u0301");
   EXPECT_EQ(nfc("a\u0301\u0301"), "á\u0301");
@@ -130,7 +133,7 @@ TEST(Nfc, RandomTextAsUtf8proc) {
     if (CharTable::get().flags(point) & (kCombining | kNfcCheck)) interesting.push_back(point);
   }
   EXPECT_GT(interesting.size(), 1000u);
-  const std::u32string usual = U"aeo qAИи한가각कকஒ\u1100\u1161\u11A7\u11A8é中🦙 ";
+  const std::u32string usual = U"aeo qAИи한가각कকஒ\u1100\u1161\u11A8é中🦙 ";
   std::mt19937 random(7);
   for (int round = 0; round < 100000; ++round) {
     std::u32string points;
@@ -190,8 +193,8 @@ TEST(CharTable, ClassesAsUtf8proc) {
     ASSERT_EQ((flags & kNumber) != 0, category[0] == 'N') << static_cast<unsigned>(point);
     ASSERT_TRUE(category[0] != 'Z' || (flags & kSpace) != 0) << static_cast<unsigned>(point);
   }
-  for (const char32_t space : U"\t\n\v\f\r \u0085\u00A0\u1680\u2000\u200A\u2028\u2029\u202F\u205F\u3000") {
-    if (space != 0) EXPECT_TRUE(table.flags(space) & kSpace) << static_cast<unsigned>(space);
+  for (const char32_t space : std::u32string(U"\t\n\v\f\r \u0085\u00A0\u1680\u2000\u200A\u2028\u2029\u202F\u205F\u3000")) {
+    EXPECT_TRUE(table.flags(space) & kSpace) << static_cast<unsigned>(space);
   }
   for (const char32_t other : {0x00, 0x1C, 0x1F, 0x180E, 0x200B, 0x2060, 0xFEFF}) {
     EXPECT_FALSE(table.flags(other) & kSpace) << static_cast<unsigned>(other);

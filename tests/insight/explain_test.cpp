@@ -53,7 +53,8 @@ class Copies final : public Probe {
     const std::int64_t first = point == ProbePoint::kAttentionWeights ? 0 : values.rows - 1;
     auto& rows = copies_[{point, layer}];
     rows.clear();
-    for (std::int64_t r = first; r < values.rows; ++r) rows.emplace_back(values.row(r), values.row(r) + values.cols);
+    for (std::int64_t r = first; r < values.rows; ++r)
+      rows.emplace_back(values.row(r), values.row(r) + values.cols);
   }
   const std::vector<float>& row(ProbePoint point, int layer, std::size_t r = 0) const {
     return copies_.at({point, layer}).at(r);
@@ -63,9 +64,13 @@ class Copies final : public Probe {
   std::map<std::pair<ProbePoint, int>, std::vector<std::vector<float>>> copies_;
 };
 
-double norm_of(const std::vector<float>& row) {
-  return std::sqrt(std::inner_product(row.begin(), row.end(), row.begin(), 0.0));
+double dot(const std::vector<float>& a, const std::vector<float>& b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += static_cast<double>(a[i]) * b[i];
+  return sum;
 }
+
+double norm_of(const std::vector<float>& row) { return std::sqrt(dot(row, row)); }
 
 std::vector<float> minus(const std::vector<float>& a, const std::vector<float>& b) {
   std::vector<float> out(a.size());
@@ -114,7 +119,8 @@ void expect_equal(const ExplainedLayer& a, const ExplainedLayer& b) {
 
 TEST(Explain, AttentionIsTheMeanOfTheGroupsQueryHeads) {
   Engine engine = load(demo_model());
-  const Explanation e = explain(engine, request_of(engine, "The capital of France is"), {.positions = kAllPositions});
+  const Explanation e =
+      explain(engine, request_of(engine, "The capital of France is"), {.positions = kAllPositions});
   Copies copies;
   Request request = request_of(engine, "The capital of France is");
   request.probe = &copies;
@@ -140,7 +146,8 @@ TEST(Explain, AttentionIsTheMeanOfTheGroupsQueryHeads) {
 
 TEST(Explain, AttentionSumsToOneOverThePromptAndNoFurther) {
   Engine engine = load(demo_model());
-  const Explanation e = explain(engine, request_of(engine, "The capital of France is", 4), {.positions = kAllPositions});
+  const Explanation e =
+      explain(engine, request_of(engine, "The capital of France is", 4), {.positions = kAllPositions});
   for (const ExplainedLayer& layer : e.layers) {
     for (const HeadGroup& group : layer.head_groups) {
       double sum = 0;
@@ -209,8 +216,7 @@ TEST(Explain, NormsEqualThoseOfAProbe) {
     EXPECT_NEAR(layer.after_block.rms, norm_of(after) / std::sqrt(engine.info().hidden_size), 1e-9);
     const std::vector<float> added = minus(middle, before);
     EXPECT_NEAR(layer.attention.l2, norm_of(added), 1e-5);
-    const double product = std::inner_product(added.begin(), added.end(), before.begin(), 0.0);
-    EXPECT_NEAR(layer.attention.cosine, product / (norm_of(added) * norm_of(before)), 1e-5);
+    EXPECT_NEAR(layer.attention.cosine, dot(added, before) / (norm_of(added) * norm_of(before)), 1e-5);
     EXPECT_NEAR(layer.feed_forward.l2, norm_of(minus(after, middle)), 1e-5);
     before = after;
   }

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <numeric>
+#include <set>
+#include <vector>
+
+namespace vitrine {
+namespace {
+
+TEST(ThreadPool, EveryIndexExactlyOnce) {
+  for (const int threads : {1, 2, 3, 7}) {
+    ThreadPool pool(threads);
+    EXPECT_EQ(pool.size(), threads);
+    for (const std::int64_t count : {0, 1, 2, 5, 64, 1000}) {
+      for (const std::int64_t grain : {1, 3, 64, 5000}) {
+        std::vector<int> seen(static_cast<std::size_t>(count), 0);
+        pool.parallel_for(count, grain, [&](std::int64_t begin, std::int64_t end, int thread) {
+          EXPECT_LE(end - begin, grain);
+          EXPECT_LT(thread, threads);
+          for (std::int64_t i = begin; i < end; ++i) ++seen[static_cast<std::size_t>(i)];
+        });
+        for (const int times : seen) ASSERT_EQ(times, 1);
+      }
+    }
+  }
+}
+
+TEST(ThreadPool, ResultsAreVisibleToTheCaller) {
+  ThreadPool pool(3);
+  std::vector<std::int64_t> values(257);
+  for (std::int64_t round = 0; round < 2000; ++round) {
+    pool.parallel_for(257, 4, [&](std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t i = begin; i < end; ++i) values[static_cast<std::size_t>(i)] = round + i;
+    });
+    ASSERT_EQ(std::accumulate(values.begin(), values.end(), std::int64_t{0}), 257 * round + 256 * 257 / 2);
+  }
+}
+
+TEST(ThreadPool, WakesAfterSleeping) {
+  ThreadPool pool(2);
+  for (int round = 0; round < 20; ++round) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));  // longer than the workers spin
+    std::atomic<int> done{0};
+    pool.parallel_for(8, 1, [&](std::int64_t, std::int64_t, int) { ++done; });
+    ASSERT_EQ(done, 8);
+  }
+}
+
+TEST(ThreadPool, MoreThreadsThanCoresFinish) {
+  ThreadPool pool(4 * usable_cores());
+  std::atomic<std::int64_t> sum{0};
+  for (int round = 0; round < 200; ++round) {
+    pool.parallel_for(100, 1, [&](std::int64_t begin, std::int64_t, int) { sum += begin; });
+  }
+  EXPECT_EQ(sum, 200 * 99 * 100 / 2);
+}
+
+TEST(UsableCores, AtLeastOneAndNotMoreThanThereAre) {
+  EXPECT_GE(usable_cores(), 1);
+  EXPECT_LE(usable_cores(), static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+}  // namespace
+}  // namespace vitrine
