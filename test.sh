@@ -66,6 +66,7 @@ cpp_files() {
 clang_tool() { command -v "$1-14" || echo "$1"; }
 
 check_includes() { python3 "$root/tools/check_includes.py" || failed+=(includes); }
+check_docs() { python3 "$root/tools/check_docs.py" || failed+=(docs); }
 
 check_format() {
   local file files=() bad=()
@@ -189,6 +190,7 @@ case $mode in
     ensure_packages "${test_packages[@]}"
     if [[ -z $filter ]]; then
       check_includes
+      check_docs
       check_format
     fi
     build_preset dev -DCMAKE_EXPORT_COMPILE_COMMANDS=ON

@@ -4,7 +4,7 @@
 # Sourced by run.sh and test.sh: the Debian packages, and how a preset is built.
 # Nothing here writes to standard output or reads standard input: those belong to vitrine.
 
-# What each is for, and why it and not another: docs, "Dependencies".
+# What each is for, and why it and not a rival: docs/dependencies.md.
 run_packages=(g++ cmake ninja-build pkg-config
   libsimdjson-dev nlohmann-json3-dev libcli11-dev libfmt-dev libpcre2-dev libutf8proc-dev)
 test_packages=("${run_packages[@]}" libgtest-dev clang-format ccache python3)

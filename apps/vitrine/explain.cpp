@@ -6,9 +6,9 @@
 #include <cmath>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "command.h"
+#include "explain_json.h"
 #include "request_options.h"
 #include "terminal.h"
 
@@ -22,8 +22,7 @@ struct ExplainCommand {
   bool json = false;
 };
 
-// ---- Small pieces of text
-// --------------------------------------------------------------------------------------------
+// ---- Small pieces of text ----
 
 constexpr int kColumns = 100;
 constexpr const char* kEighths[] = {"",  "▏", "▎", "▍", "▌",
@@ -58,6 +57,10 @@ const char* small_bar(double share) { return kHeights[std::clamp(static_cast<int
 std::string percent(double share) {
   if (share > 0 && share < 0.0005) return "<0.1 %";
   return fmt::format("{:.1f} %", 100 * share);
+}
+
+std::string probability(double value) {
+  return value > 0 && value < 0.00005 ? fmt::format("{:.1e}", value) : fmt::format("{:.4f}", value);
 }
 
 /// A norm in at most 8 columns.
@@ -376,8 +379,8 @@ void head(Page& page, const Story& s) {
   page.column_names("rank        id  token                 probability     logit");
   int rank = 0;
   for (const TokenScore& t : s.e.generation.top) {
-    page.row(fmt::format("{:4}  {:8}  {}  {:11.4f}  {:8.4f}  {}", ++rank, t.id, fit(s.name(t.id, 20), 20),
-                         t.probability, t.logit, bar(t.probability, 30)));
+    page.row(fmt::format("{:4}  {:8}  {}  {:>11}  {:8.4f}  {}", ++rank, t.id, fit(s.name(t.id, 20), 20),
+                         probability(t.probability), t.logit, bar(t.probability, 30)));
   }
 }
 
@@ -406,8 +409,9 @@ std::string settings(const SamplingParams& p) {
 void candidates(Page& page, const Story& s) {
   page.column_names("rank        id  token                   the model  the sampler");
   const auto line = [&](const std::string& rank, TokenId id, const std::string& model, double sampler) {
-    const std::string text = fmt::format("{:>4}  {:8}  {}  {:>11}  {:11.4f}  {}", rank, id,
-                                         fit(s.name(id, 20), 20), model, sampler, bar(sampler, 30));
+    const std::string text =
+        fmt::format("{:>4}  {:8}  {}  {:>11}  {:>11}  {}", rank, id, fit(s.name(id, 20), 20), model,
+                    probability(sampler), bar(sampler, 30));
     id == s.e.chosen ? page.marked_row(text + " ◂") : page.row(text);
   };
   int rank = 0;
@@ -416,13 +420,11 @@ void candidates(Page& page, const Story& s) {
     const auto& top = s.e.generation.top;
     const auto it =
         std::find_if(top.begin(), top.end(), [&](const TokenScore& other) { return other.id == t.id; });
-    line(std::to_string(++rank), t.id, it == top.end() ? "" : fmt::format("{:.4f}", it->probability),
-         t.probability);
+    line(std::to_string(++rank), t.id, it == top.end() ? "" : probability(it->probability), t.probability);
     has_chosen |= t.id == s.e.chosen;
   }
   if (has_chosen) return;
-  line("…", s.e.chosen, fmt::format("{:.4f}", s.e.layers.back().read_out.chosen.probability),
-       s.e.draw.probability);
+  line("…", s.e.chosen, probability(s.e.layers.back().read_out.chosen.probability), s.e.draw.probability);
 }
 
 void draw(Page& page, const Story& s) {
@@ -460,9 +462,9 @@ void sample(Page& page, const Story& s) {
   const TokenPlace& place = s.e.layers.back().read_out.chosen;
   const std::string id = s.has_text(s.e.chosen) ? fmt::format(" (id {})", s.e.chosen) : "";
   page.gap();
-  page.marked_row(fmt::format(
-      "Next token: {}{}, number {} of the model's own list, with probability {:.4f}{}", s.name(s.e.chosen),
-      id, with_commas(place.rank), place.probability, ends ? "; it ends the text" : ""));
+  page.marked_row(fmt::format("Next token: {}{}, number {} of the model's own list, with probability {}{}",
+                              s.name(s.e.chosen), id, with_commas(place.rank), probability(place.probability),
+                              ends ? "; it ends the text" : ""));
 }
 
 void print_text(const ExplainCommand& o, const Engine& engine, const Explanation& e) {
@@ -488,101 +490,6 @@ void print_text(const ExplainCommand& o, const Engine& engine, const Explanation
   write_out(page.str());
 }
 
-// ---- JSON
-// ------------------------------------------------------------------------------------------------------------
-
-using Json = nlohmann::ordered_json;
-
-Json json_of(const Engine& engine, const std::vector<TokenScore>& tokens) {
-  Json out = Json::array();
-  for (const TokenScore& t : tokens) {
-    out.push_back({{"id", t.id},
-                   {"token", engine.tokenizer() ? Json(token_text(engine, t.id)) : Json()},
-                   {"probability", t.probability},
-                   {"logit", t.logit}});
-  }
-  return out;
-}
-
-Json json_of(const TokenPlace& place) { return {{"rank", place.rank}, {"probability", place.probability}}; }
-Json json_of(const StreamSize& size) { return {{"l2", size.l2}, {"rms", size.rms}}; }
-Json json_of(const Contribution& added) { return {{"l2", added.l2}, {"cosine", added.cosine}}; }
-
-Json json_of(const Engine& engine, const ReadOut& out) {
-  return {{"top", json_of(engine, out.top)},
-          {"likeliest", json_of(out.likeliest)},
-          {"chosen", json_of(out.chosen)}};
-}
-
-Json json_of(const Engine& engine, const ExplainedLayer& layer) {
-  Json groups = Json::array();
-  for (const HeadGroup& group : layer.head_groups) {
-    Json strongest = Json::array();
-    for (const AttendedPosition& at : group.strongest) {
-      strongest.push_back({{"position", at.position}, {"weight", at.weight}});
-    }
-    groups.push_back({{"strongest", strongest},
-                      {"first_token_share", group.first_token_share},
-                      {"entropy_bits", group.entropy_bits}});
-  }
-  return {{"after_attention", json_of(layer.after_attention)},
-          {"after_block", json_of(layer.after_block)},
-          {"attention", json_of(layer.attention)},
-          {"feed_forward", json_of(layer.feed_forward)},
-          {"head_groups", groups},
-          {"read_out", json_of(engine, layer.read_out)}};
-}
-
-Json json_of(const Draw& draw, const Generation& g) {
-  const SamplingParams& p = draw.sampling;
-  Json bias = Json::array();
-  for (const auto& [id, value] : p.logit_bias) bias.push_back({{"id", id}, {"value", value}});
-  return {{"greedy", p.greedy},
-          {"temperature", p.temperature},
-          {"top_k", p.top_k},
-          {"top_p", p.top_p},
-          {"min_p", p.min_p},
-          {"repetition_penalty", p.repetition_penalty},
-          {"presence_penalty", p.presence_penalty},
-          {"frequency_penalty", p.frequency_penalty},
-          {"logit_bias", bias},
-          {"seed", g.seed},
-          {"num_candidates", g.num_candidates},
-          {"probability", draw.probability},
-          {"from", draw.from},
-          {"to", draw.to}};
-}
-
-void print_json(const ExplainCommand& o, const Engine& engine, const Explanation& e) {
-  const bool has_text = engine.tokenizer() != nullptr;
-  Json tokens = Json::array();
-  for (const ExplainedToken& t : e.tokens) {
-    tokens.push_back(
-        {{"id", t.id}, {"token", has_text ? Json(t.text) : Json()}, {"embedding_norm", t.embedding_norm}});
-  }
-  Json layers = Json::array();
-  for (const ExplainedLayer& layer : e.layers) layers.push_back(json_of(engine, layer));
-  const Generation& g = e.generation;
-  const Json out = {{"model", o.model.name()},
-                    {"architecture", engine.info().architecture},
-                    {"tokens", tokens},
-                    {"embedding", json_of(e.embedding)},
-                    {"embedding_read_out", json_of(engine, e.embedding_read_out)},
-                    {"layers", layers},
-                    {"decided_at_layer", e.decided_at_layer},
-                    {"likeliest", e.likeliest},
-                    {"chosen", e.chosen},
-                    {"kv_cache_bytes", e.kv_cache_bytes},
-                    {"top", json_of(engine, g.top)},
-                    {"candidates", json_of(engine, g.candidates)},
-                    {"draw", json_of(e.draw, g)},
-                    {"output_ids", g.output_ids},
-                    {"text", has_text ? Json(g.text) : Json()},
-                    {"finish_reason", to_string(g.finish_reason)}};
-  // A model's name comes from the command line and need not be UTF-8.
-  write_out(out.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
-}
-
 int run_explain(const ExplainCommand& o) {
   Engine engine = o.model.load();
   Request request = o.request.make_request(engine);
@@ -592,7 +499,11 @@ int run_explain(const ExplainCommand& o) {
     write_note("vitrine: " + e.generation.error);
     return kExitFailed;
   }
-  o.json ? print_json(o, engine, e) : print_text(o, engine, e);
+  if (o.json) {
+    write_out(json_of(o.model.name(), engine, e) + "\n");
+  } else {
+    print_text(o, engine, e);
+  }
   return kExitFine;
 }
 

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <atomic>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "command.h"
+#include "request_options.h"
 #include "terminal.h"
 
 namespace vitrine::app {
@@ -42,94 +42,38 @@ class InterruptScope {
 
 struct RunOptions {
   ModelOptions model;
-  TextInput prompt;
-  std::string ids;
-  std::string special = "parse";
+  RequestOptions request;
   std::int64_t max_tokens = -1;
-  bool greedy = false;
-  std::optional<float> temperature, top_p, min_p, repetition_penalty;
-  std::optional<std::int64_t> top_k;
-  float presence_penalty = 0, frequency_penalty = 0;
-  std::vector<std::string> logit_bias;
-  std::optional<std::uint64_t> seed;
   std::vector<std::string> stop;
   bool ignore_eos = false;
   int top = 0;
   bool json = false;
   bool quiet = false;
+
+  void add_to(CLI::App& command);
+  Request make_request(const Engine& engine) const;
 };
 
-void add_options(CLI::App& command, RunOptions& o) {
-  o.prompt.add_to(command, "PROMPT");
-  o.model.add_to(command);
-  command.add_option("--ids", o.ids, "the prompt as token ids: 785,6722 (needs no tokenizer)");
-  command.add_option("--special", o.special, "\"text\": treat strings like <|im_end|> in the prompt as plain text")
-      ->check(CLI::IsMember({"parse", "text"}));
-  command.add_option("--max-tokens", o.max_tokens, "stop after that many new tokens")
+void RunOptions::add_to(CLI::App& command) {
+  request.add_to(command);
+  model.add_to(command);
+  command.add_option("--max-tokens", max_tokens, "stop after that many new tokens")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
-  command.add_option("--stop", o.stop, "stop before this text (may be repeated)")->allow_extra_args(false);
-  command.add_flag("--ignore-eos", o.ignore_eos, "go on after an end-of-sequence token");
-  command.add_flag("--greedy", o.greedy, "always take the likeliest token");
-  const char* sampling = "Sampling (defaults: the model's generation_config.json)";
-  command.add_option("--temperature", o.temperature, "0 is greedy")->group(sampling);
-  command.add_option("--top-k", o.top_k, "keep the k likeliest; 0: all")->group(sampling);
-  command.add_option("--top-p", o.top_p, "keep the likeliest that make up this probability")->group(sampling);
-  command.add_option("--min-p", o.min_p, "drop what is less likely than this share of the likeliest")->group(sampling);
-  command.add_option("--repetition-penalty", o.repetition_penalty, "1: off")->group(sampling);
-  command.add_option("--presence-penalty", o.presence_penalty, "-2 to 2")->group(sampling);
-  command.add_option("--frequency-penalty", o.frequency_penalty, "-2 to 2")->group(sampling);
-  command.add_option("--logit-bias", o.logit_bias, "ID:VALUE, added to that token's logit (may be repeated)")
-      ->allow_extra_args(false)
-      ->group(sampling);
-  command.add_option("--seed", o.seed, "same seed, same text")->group(sampling);
-  command.add_option("--top", o.top, "show the N likeliest next tokens")->check(CLI::Range(0, 1000));
-  command.add_flag("--json", o.json, "one line of JSON on standard output");
-  command.add_flag("--quiet", o.quiet, "the text alone, without the closing lines");
+  command.add_option("--stop", stop, "stop before this text (may be repeated)")->allow_extra_args(false);
+  command.add_flag("--ignore-eos", ignore_eos, "go on after an end-of-sequence token");
+  command.add_option("--top", top, "show the N likeliest next tokens")->check(CLI::Range(0, 1000));
+  command.add_flag("--json", json, "one line of JSON on standard output");
+  command.add_flag("--quiet", quiet, "the text alone, without the closing lines");
   command.footer("Example: vitrine run \"The capital of France is\" --greedy --top 5");
 }
 
-std::pair<TokenId, float> parse_bias(const std::string& text) {
-  const std::size_t colon = text.find(':');
-  try {
-    if (colon == std::string::npos) throw std::invalid_argument(text);
-    std::size_t id_end = 0;
-    std::size_t value_end = 0;
-    const int id = std::stoi(text.substr(0, colon), &id_end);
-    const float value = std::stof(text.substr(colon + 1), &value_end);
-    if (id_end != colon || value_end != text.size() - colon - 1) throw std::invalid_argument(text);
-    return {id, value};
-  } catch (const std::logic_error&) {
-    throw Error(ErrorCode::kInvalidArgument, "--logit-bias: expected ID:VALUE, found \"" + text + "\"");
-  }
-}
-
-Request make_request(const RunOptions& o, const Engine& engine) {
-  Request request;
-  if (!o.ids.empty()) {
-    if (o.prompt.given()) throw Error(ErrorCode::kInvalidArgument, "give a prompt or --ids, not both");
-    request.prompt_ids = parse_ids(o.ids);
-  } else {
-    request.prompt_ids =
-        engine.encode(o.prompt.read(), o.special == "text" ? SpecialTokens::kText : SpecialTokens::kParse);
-  }
-  SamplingParams& s = request.sampling = engine.default_sampling();
-  // Asking for a temperature and the like is asking to sample; a greedy model stays greedy otherwise.
-  if (o.temperature || o.top_k || o.top_p || o.min_p || o.seed) s.greedy = false;
-  if (o.greedy) s.greedy = true;
-  s.temperature = o.temperature.value_or(s.temperature);
-  s.top_k = o.top_k.value_or(s.top_k);
-  s.top_p = o.top_p.value_or(s.top_p);
-  s.min_p = o.min_p.value_or(s.min_p);
-  s.repetition_penalty = o.repetition_penalty.value_or(s.repetition_penalty);
-  s.presence_penalty = o.presence_penalty;
-  s.frequency_penalty = o.frequency_penalty;
-  for (const std::string& bias : o.logit_bias) s.logit_bias.push_back(parse_bias(bias));
-  s.seed = o.seed;
-  request.max_tokens = o.max_tokens;
-  request.stop = o.stop;
-  request.ignore_eos = o.ignore_eos;
-  request.top = o.top;
-  return request;
+Request RunOptions::make_request(const Engine& engine) const {
+  Request made = request.make_request(engine);
+  made.max_tokens = max_tokens;
+  made.stop = stop;
+  made.ignore_eos = ignore_eos;
+  made.top = top;
+  return made;
 }
 
 double rate(double count, double seconds) { return seconds > 0 ? count / seconds : 0; }
@@ -139,10 +83,6 @@ double decode_rate(const Generation& g) {
   return rate(static_cast<double>(g.output_ids.empty() ? 0 : g.output_ids.size() - 1), g.decode_s);
 }
 double prefill_rate(const Generation& g) { return rate(static_cast<double>(g.prompt_ids.size()), g.prefill_s); }
-
-std::string token_text(const Engine& engine, TokenId id) {
-  return engine.tokenizer() ? engine.tokenizer()->decode({&id, 1}) : "";
-}
 
 void print_json(const Engine& engine, const RunOptions& o, const Generation& g) {
   using Json = nlohmann::ordered_json;
@@ -239,7 +179,7 @@ Generation generate(Engine& engine, Request request, bool stream) {
 
 int run(const RunOptions& o) {
   Engine engine = o.model.load();
-  Request request = make_request(o, engine);
+  Request request = o.make_request(engine);
   const Generation result = generate(engine, request, !o.json);
   if (o.json) {
     print_json(engine, o, result);
@@ -257,7 +197,7 @@ int run(const RunOptions& o) {
 void add_run(CLI::App& program, int& exit_code) {
   auto options = std::make_shared<RunOptions>();
   CLI::App* command = program.add_subcommand("run", "continue a prompt");
-  add_options(*command, *options);
+  options->add_to(*command);
   command->callback([options, &exit_code] { exit_code = run(*options); });
 }
 

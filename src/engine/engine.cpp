@@ -47,6 +47,9 @@ class Engine::Impl {
   RequestId submit(Request request);
   void cancel(RequestId id) noexcept;
   bool step();
+  void abandon(RequestId id) {
+    if (Sequence* sequence = scheduler_.find(id)) scheduler_.remove(sequence);
+  }
   std::vector<TokenScore> read_out(std::span<const float> residual, int count);
   SamplingParams default_sampling() const;
 
@@ -388,8 +391,13 @@ Generation Engine::generate(Request request) {
     result = *event.finished;
     finished = true;
   };
-  submit(std::move(request));
-  while (!finished) step();
+  const RequestId id = submit(std::move(request));
+  try {
+    while (!finished) step();
+  } catch (...) {  // a listener threw: nothing may call it again, since what it refers to is going away
+    impl_->abandon(id);
+    throw;
+  }
   return result;
 }
 

@@ -241,15 +241,15 @@ class Loader {
       }
       return {text.substr(0, space), text.substr(space + 1)};
     }
-    std::array<std::string_view, 2> sides;
-    std::size_t count = 0;
     simdjson::dom::array array;
     if (element.get(array) != simdjson::SUCCESS) at().fail_expected("a string or two strings");
+    std::array<std::string_view, 2> sides;
+    std::size_t count = 0;
     for (const simdjson::dom::element side : array) {
-      if (count == 2 || side.get(sides[count]) != simdjson::SUCCESS) count = 2;
+      if (count == sides.size() || side.get(sides[count]) != simdjson::SUCCESS) at().fail("expected two strings");
       ++count;
     }
-    if (count != 2) at().fail("expected two strings");
+    if (count != sides.size()) at().fail("expected two strings");
     return {sides[0], sides[1]};
   }
 

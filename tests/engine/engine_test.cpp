@@ -275,6 +275,15 @@ TEST(Engine, CancelFromAnotherThread) {
   EXPECT_TRUE(reason == FinishReason::kCancelled || reason == FinishReason::kLength);
 }
 
+TEST(Engine, AListenerThatThrowsEndsItsRequest) {
+  Engine engine = load_demo();
+  Request request = greedy(engine, "Once upon a time", 10);
+  request.on_event = [](const Event&) { throw std::runtime_error("enough"); };
+  EXPECT_THROW(engine.generate(request), std::runtime_error);
+  EXPECT_FALSE(engine.step()) << "the request is still there";
+  EXPECT_EQ(engine.generate(greedy(engine, "Once upon a time", 2)).output_ids.size(), 2u);
+}
+
 TEST(Engine, OneUnfinishedCharacterBecomesReplacement) {  // cases.md A18
   Engine engine = load_demo();
   const auto ids = engine.encode("ö");  // the demo vocabulary has no such letter: two byte tokens
