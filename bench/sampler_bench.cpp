@@ -102,8 +102,7 @@ BENCHMARK_CAPTURE(run, top_k_40_top_p_09, with({.top_k = 40, .top_p = 0.9F}))->U
 BENCHMARK_CAPTURE(run, top_k_5000, with({.top_k = 5000}))->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(run, min_p_005, with({.min_p = 0.05F}))->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(run, temperature_only, with({}))->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(run, hot_top_p_095, with({.temperature = 3, .top_p = 0.95F}))
-    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(run, hot_top_p_095, with({.temperature = 3, .top_p = 0.95F}))->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(run, penalties, with_penalties())->Unit(benchmark::kMillisecond);
 
 }  // namespace

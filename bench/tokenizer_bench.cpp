@@ -32,12 +32,14 @@ std::string generate(const std::vector<std::string>& words) {
 
 std::vector<Text> generated_texts() {
   return {
-      {"prose", generate({"The", " quick", " brown", " fox", " jumps", " over", " the", " lazy", " dog", ".", " It's",
-                          " well", "-known", ",", " isn't", " it", "?\n\n", " In", " 1984", " about", " forty"})},
+      {"prose",
+       generate({"The",   " quick", " brown", " fox",   " jumps", " over", " the", " lazy", " dog",   ".",     " It's",
+                 " well", "-known", ",",      " isn't", " it",    "?\n\n", " In",  " 1984", " about", " forty"})},
       {"code", generate({"for (int i = 0; i < n; ++i) {\n", "  sum += values[i];\n", "}\n", "if (x == nullptr)",
                          " return;\n", "    // comment\n", "const auto& kValue = map_.find(key)->second;\n", "\n\n"})},
-      {"mixed", generate({"Сталіца Беларусі — Мінск. ", "今天是星期一，", "नमस्ते दुनिया ", "مرحبا بالعالم ", "안녕하세요 ",
-                          "Où est la bibliothèque ? ", "👩‍🚀 ", "Ελληνικά, ", "ภาษาไทย ", "日本語の文章。\n"})},
+      {"mixed",
+       generate({"Сталіца Беларусі — Мінск. ", "今天是星期一，", "नमस्ते दुनिया ", "مرحبا بالعالم ", "안녕하세요 ",
+                 "Où est la bibliothèque ? ", "👩‍🚀 ", "Ελληνικά, ", "ภาษาไทย ", "日本語の文章。\n"})},
   };
 }
 

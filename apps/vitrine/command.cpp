@@ -13,7 +13,8 @@
 namespace vitrine::app {
 
 void ModelOptions::add_to(CLI::App& command) {
-  command.add_option("--model", model, "model folder, or ORG/NAME from the Hugging Face cache (default: the demo model)");
+  command.add_option("--model", model,
+                     "model folder, or ORG/NAME from the Hugging Face cache (default: the demo model)");
   command.add_option("--threads", threads, "threads (default: the usable cores)")->check(CLI::Range(1, 1024));
   command.add_option("--context", context, "longest prompt plus output, in tokens (default: the model's)")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 31));
@@ -33,8 +34,9 @@ std::string ModelOptions::folder() const {
   if (!model.empty()) return model;
   const auto demo = demo_model_folder();
   if (demo.empty()) {
-    throw Error(ErrorCode::kNotFound,
-                "the demo model is not where it was installed (../share/vitrine/demo beside the program): give --model");
+    throw Error(
+        ErrorCode::kNotFound,
+        "the demo model is not where it was installed (../share/vitrine/demo beside the program): give --model");
   }
   return demo.string();
 }
@@ -82,8 +84,8 @@ std::vector<TokenId> parse_ids(const std::string& text) {
     TokenId id = 0;
     const auto [next, error] = std::from_chars(at, end, id);
     if (error != std::errc() || id < 0) {
-      throw Error(ErrorCode::kInvalidArgument, "ids: expected numbers such as 785,6722, found \"" +
-                                                   std::string(at, std::min(end, at + 20)) + "\"");
+      throw Error(ErrorCode::kInvalidArgument,
+                  "ids: expected numbers such as 785,6722, found \"" + std::string(at, std::min(end, at + 20)) + "\"");
     }
     ids.push_back(id);
     at = next;

@@ -25,9 +25,8 @@ struct ExplainCommand {
 // ---- Small pieces of text ----
 
 constexpr int kColumns = 100;
-constexpr const char* kEighths[] = {"",  "▏", "▎", "▍", "▌",
-                                    "▋", "▊", "▉", "█"};                      // of a column, from the left
-constexpr const char* kHeights[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};  // of a line, from the bottom
+constexpr const char* kEighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"};  // of a column, from the left
+constexpr const char* kHeights[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};      // of a line, from the bottom
 
 std::string repeat(std::string_view text, std::int64_t times) {
   std::string out;
@@ -46,8 +45,7 @@ std::string right(std::string_view text, int columns) {
 
 /// A share from 0 to 1, drawn `columns` wide at 1.
 std::string bar(double share, int columns) {
-  const auto eighths =
-      std::clamp<std::int64_t>(std::llround(share * columns * 8), 0, columns * std::int64_t{8});
+  const auto eighths = std::clamp<std::int64_t>(std::llround(share * columns * 8), 0, columns * std::int64_t{8});
   return repeat("█", eighths / 8) + kEighths[eighths % 8];
 }
 
@@ -170,8 +168,7 @@ void tokenise(Page& page, const Story& s) {
   const std::size_t count = s.e.tokens.size();
   for (std::size_t i = 0; i < count; ++i) {
     if (count > kFirst + kLast && i == kFirst) {
-      page.row(
-          fmt::format("        …            ({} not shown)", plural(std::ssize(s.e.tokens) - 20, "token")));
+      page.row(fmt::format("        …            ({} not shown)", plural(std::ssize(s.e.tokens) - 20, "token")));
       i = count - kLast;
     }
     const std::string text = s.e.tokens[i].text.empty() ? "" : s.name(s.e.tokens[i].id, 60);
@@ -181,18 +178,17 @@ void tokenise(Page& page, const Story& s) {
 
 void embed(Page& page, const Story& s) {
   page.heading("2 Embed");
-  page.text(fmt::format(
-      "Each id selects one row of the embedding table, {} numbers: the token's residual stream begins "
-      "with them, and every block adds to it.",
-      with_commas(s.info.hidden_size)));
+  page.text(
+      fmt::format("Each id selects one row of the embedding table, {} numbers: the token's residual stream begins "
+                  "with them, and every block adds to it.",
+                  with_commas(s.info.hidden_size)));
   const auto by_norm = [](const ExplainedToken& a, const ExplainedToken& b) {
     return a.embedding_norm < b.embedding_norm;
   };
   const auto [small, large] = std::minmax_element(s.e.tokens.begin(), s.e.tokens.end(), by_norm);
-  page.text(
-      fmt::format("Norm (length) of the last token's row, {}: {}. Of the prompt's rows: {} ({}) to {} ({}).",
-                  s.name(s.e.tokens.back().id), norm(s.e.embedding.l2), norm(small->embedding_norm),
-                  s.name(small->id), norm(large->embedding_norm), s.name(large->id)));
+  page.text(fmt::format("Norm (length) of the last token's row, {}: {}. Of the prompt's rows: {} ({}) to {} ({}).",
+                        s.name(s.e.tokens.back().id), norm(s.e.embedding.l2), norm(small->embedding_norm),
+                        s.name(small->id), norm(large->embedding_norm), s.name(large->id)));
 }
 
 void normalise(Page& page, const Story& s) {
@@ -202,9 +198,9 @@ void normalise(Page& page, const Story& s) {
       "multiplied by learned weights; the stream itself stays as it is.");
   const std::size_t last = s.e.layers.size() - 1;
   const double entering_last = last > 0 ? s.e.layers[last - 1].after_block.rms : s.e.embedding.rms;
-  page.text(fmt::format(
-      "RMS of the last token's stream: {} entering block 0, {} entering block {}, {} entering the head.",
-      norm(s.e.embedding.rms), norm(entering_last), last, norm(s.e.layers[last].after_block.rms)));
+  page.text(
+      fmt::format("RMS of the last token's stream: {} entering block 0, {} entering block {}, {} entering the head.",
+                  norm(s.e.embedding.rms), norm(entering_last), last, norm(s.e.layers[last].after_block.rms)));
 }
 
 void position(Page& page, const Story& s) {
@@ -215,8 +211,8 @@ void position(Page& page, const Story& s) {
       "normalised once more and turned, two numbers at a time, by angles that grow with the token's "
       "position, so "
       "that the product of two depends on how far apart they are.");
-  page.text(fmt::format("The last token is at position {}; the {} numbers of each head turn as {}.",
-                        s.last_position(), s.info.head_dim, plural(s.info.head_dim / 2, "pair")));
+  page.text(fmt::format("The last token is at position {}; the {} numbers of each head turn as {}.", s.last_position(),
+                        s.info.head_dim, plural(s.info.head_dim / 2, "pair")));
 }
 
 void attend(Page& page, const Story& s) {
@@ -226,20 +222,19 @@ void attend(Page& page, const Story& s) {
       "products, and the values, summed with these weights, go through a matrix and are added to the "
       "stream.");
   page.text(fmt::format("{} share {}, {} each, so the cache keeps keys and values of {} heads only.",
-                        plural(s.info.query_heads, "query head"), plural(s.info.kv_heads, "KV head"),
-                        s.group_size(), s.info.kv_heads));
-  page.text(
-      fmt::format("KV cache now: {} × {} = {} in {}; later tokens read them instead of computing them again.",
-                  plural(std::ssize(s.e.tokens), "token"), plural(s.info.kv_bytes_per_token, "byte"),
-                  short_bytes(s.e.kv_cache_bytes), plural(s.info.num_layers, "block")));
+                        plural(s.info.query_heads, "query head"), plural(s.info.kv_heads, "KV head"), s.group_size(),
+                        s.info.kv_heads));
+  page.text(fmt::format("KV cache now: {} × {} = {} in {}; later tokens read them instead of computing them again.",
+                        plural(std::ssize(s.e.tokens), "token"), plural(s.info.kv_bytes_per_token, "byte"),
+                        short_bytes(s.e.kv_cache_bytes), plural(s.info.num_layers, "block")));
 }
 
 void feed_forward(Page& page, const Story& s) {
   page.heading("6 Feed forward (SwiGLU)");
-  page.text(fmt::format(
-      "Two matrices make {0} numbers each of the normalised {1}; SiLU of the first times the second is "
-      "turned back into {1} by a third matrix and added to the stream.",
-      with_commas(s.info.intermediate_size), with_commas(s.info.hidden_size)));
+  page.text(
+      fmt::format("Two matrices make {0} numbers each of the normalised {1}; SiLU of the first times the second is "
+                  "turned back into {1} by a third matrix and added to the stream.",
+                  with_commas(s.info.intermediate_size), with_commas(s.info.hidden_size)));
   page.text(fmt::format("{0} → {1} → {0} in each of {2}.", s.info.hidden_size, s.info.intermediate_size,
                         plural(s.info.num_layers, "block")));
 }
@@ -249,11 +244,8 @@ std::string looks_at(const std::vector<HeadGroup>& groups, int digits, int colum
   const auto num_groups = static_cast<int>(groups.size());
   const auto cell = digits + 1;
   int positions = 0;
-  for (const HeadGroup& group : groups)
-    positions = std::max(positions, static_cast<int>(group.strongest.size()));
-  const auto width = [&](int gap) {
-    return num_groups * (positions * (cell + 1) - 1) + (num_groups - 1) * gap;
-  };
+  for (const HeadGroup& group : groups) positions = std::max(positions, static_cast<int>(group.strongest.size()));
+  const auto width = [&](int gap) { return num_groups * (positions * (cell + 1) - 1) + (num_groups - 1) * gap; };
   while (positions > 1 && width(3) > columns) --positions;
   const std::string between = positions > 1 ? " │ " : width(1) <= columns ? " " : "";
   std::string out;
@@ -281,15 +273,13 @@ void position_legend(Page& page, const Story& s) {
     }
   }
   std::vector<std::pair<std::int64_t, int>> named(times.begin(), times.end());
-  std::stable_sort(named.begin(), named.end(),
-                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::stable_sort(named.begin(), named.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
   if (named.size() > kMost) named.resize(kMost);
   std::sort(named.begin(), named.end());
   std::string text;
   for (const auto& entry : named) {
     // a no-break space, so that page.text() keeps the two together
-    text +=
-        fmt::format("{}{}\u00A0{}", text.empty() ? "" : ", ", entry.first, s.position_name(entry.first, 16));
+    text += fmt::format("{}{}\u00A0{}", text.empty() ? "" : ", ", entry.first, s.position_name(entry.first, 16));
   }
   page.text("Positions: " + text + ".");
 }
@@ -303,14 +293,13 @@ void blocks(Page& page, const Story& s) {
       "the positions looked at most, each with a bar for its weight (▁ little, █ all); and what the head "
       "would "
       "say if the model stopped there. Blocks count from 0, as in the names of the weights.");
-  const auto line = [&](const std::string& block, double stream, const std::string& attention,
-                        const std::string& mlp, const std::string& heads, const ReadOut& says) {
-    return fmt::format("{:>5} {:>9} {:>9} {:>9}  {}  {} {}", block, norm(stream), attention, mlp,
-                       fit(heads, kHeads), fit(s.name(says.top[0].id, 13), 13),
-                       right(percent(says.top[0].probability), 7));
+  const auto line = [&](const std::string& block, double stream, const std::string& attention, const std::string& mlp,
+                        const std::string& heads, const ReadOut& says) {
+    return fmt::format("{:>5} {:>9} {:>9} {:>9}  {}  {} {}", block, norm(stream), attention, mlp, fit(heads, kHeads),
+                       fit(s.name(says.top[0].id, 13), 13), right(percent(says.top[0].probability), 7));
   };
-  page.column_names(fmt::format("block    stream attention  feed-fwd  {}  would say now",
-                                fit("looks at, per KV head", kHeads)));
+  page.column_names(
+      fmt::format("block    stream attention  feed-fwd  {}  would say now", fit("looks at, per KV head", kHeads)));
   page.row(line("embed", s.e.embedding.l2, "", "", "", s.e.embedding_read_out));
   const int digits = static_cast<int>(std::to_string(s.last_position()).size());
   for (std::size_t i = 0; i < s.e.layers.size(); ++i) {
@@ -328,21 +317,21 @@ void closer_look(Page& page, const Story& s) {
   constexpr std::size_t kMostGroups = 16;
   constexpr int kCell = 22;
   const ExplainedLayer& layer = s.decided();
-  page.text(fmt::format(
-      "◂ Block {}: from here on {} stays first. Attention added {} (cosine {} to the stream before it), "
-      "feed forward {} (cosine {}).",
-      s.e.decided_at_layer, s.name(s.e.likeliest), norm(layer.attention.l2), cosine(layer.attention.cosine),
-      norm(layer.feed_forward.l2), cosine(layer.feed_forward.cosine)));
-  page.column_names(fmt::format("KV head  1st token   entropy  looks at (mean of {})",
-                                plural(s.group_size(), "query head")));
+  page.text(
+      fmt::format("◂ Block {}: from here on {} stays first. Attention added {} (cosine {} to the stream before it), "
+                  "feed forward {} (cosine {}).",
+                  s.e.decided_at_layer, s.name(s.e.likeliest), norm(layer.attention.l2), cosine(layer.attention.cosine),
+                  norm(layer.feed_forward.l2), cosine(layer.feed_forward.cosine)));
+  page.column_names(
+      fmt::format("KV head  1st token   entropy  looks at (mean of {})", plural(s.group_size(), "query head")));
   const int digits = static_cast<int>(std::to_string(s.last_position()).size());
   for (std::size_t i = 0; i < std::min(kMostGroups, layer.head_groups.size()); ++i) {
     const HeadGroup& group = layer.head_groups[i];
     std::string looks;
     for (const AttendedPosition& at : group.strongest) {
       const int columns = kCell - digits - 10;
-      looks += fmt::format("{:>{}} {} {}  ", at.position, digits,
-                           fit(s.position_name(at.position, columns), columns), right(percent(at.weight), 6));
+      looks += fmt::format("{:>{}} {} {}  ", at.position, digits, fit(s.position_name(at.position, columns), columns),
+                           right(percent(at.weight), 6));
     }
     page.row(fmt::format("{:7}  {:>9}  {:>8}  {}", i, percent(group.first_token_share),
                          fmt::format("{:.2f} bit", group.entropy_bits), looks));
@@ -351,30 +340,28 @@ void closer_look(Page& page, const Story& s) {
 
 void logit_lens(Page& page, const Story& s) {
   constexpr std::size_t kPerLine = 4;
-  page.text(fmt::format(
-      "Logit lens, the same done to the stream after each block: rank (#1 is first) and probability of {}.",
-      s.name(s.e.likeliest)));
+  page.text(
+      fmt::format("Logit lens, the same done to the stream after each block: rank (#1 is first) and probability of {}.",
+                  s.name(s.e.likeliest)));
   std::string line;
   for (std::size_t i = 0; i < s.e.layers.size(); ++i) {
     const TokenPlace& place = s.e.layers[i].read_out.likeliest;
-    line +=
-        fmt::format("{:>5}: #{} {}", i, fit(with_commas(place.rank), 7), fit(percent(place.probability), 8));
+    line += fmt::format("{:>5}: #{} {}", i, fit(with_commas(place.rank), 7), fit(percent(place.probability), 8));
     if ((i + 1) % kPerLine != 0 && i + 1 != s.e.layers.size()) continue;
     page.row(line);
     line.clear();
   }
   const bool always = s.e.decided_at_layer == 0;
   page.text(fmt::format("Decided at block {} of 0 to {}: {} {}.", s.e.decided_at_layer, s.e.layers.size() - 1,
-                        s.name(s.e.likeliest),
-                        always ? "is first after every block" : "is first from there on"));
+                        s.name(s.e.likeliest), always ? "is first after every block" : "is first from there on"));
 }
 
 void head(Page& page, const Story& s) {
   page.heading("7 Head");
-  page.text(fmt::format(
-      "The stream after the last block is normalised and multiplied with one row of numbers for each of "
-      "{} tokens: these products are the logits, and a softmax makes probabilities of them.",
-      with_commas(s.info.vocab_size)));
+  page.text(
+      fmt::format("The stream after the last block is normalised and multiplied with one row of numbers for each of "
+                  "{} tokens: these products are the logits, and a softmax makes probabilities of them.",
+                  with_commas(s.info.vocab_size)));
   logit_lens(page, s);
   page.column_names("rank        id  token                 probability     logit");
   int rank = 0;
@@ -392,8 +379,7 @@ std::string settings(const SamplingParams& p) {
   const auto add = [&](bool on, const char* name, auto value) {
     if (on) parts.push_back(fmt::format("{} {:g}", name, static_cast<double>(value)));
   };
-  if (!p.logit_bias.empty())
-    parts.push_back(fmt::format("a bias on {}", plural(std::ssize(p.logit_bias), "token")));
+  if (!p.logit_bias.empty()) parts.push_back(fmt::format("a bias on {}", plural(std::ssize(p.logit_bias), "token")));
   add(p.repetition_penalty != 1, "repetition penalty", p.repetition_penalty);
   add(p.presence_penalty != 0, "presence penalty", p.presence_penalty);
   add(p.frequency_penalty != 0, "frequency penalty", p.frequency_penalty);
@@ -409,17 +395,15 @@ std::string settings(const SamplingParams& p) {
 void candidates(Page& page, const Story& s) {
   page.column_names("rank        id  token                   the model  the sampler");
   const auto line = [&](const std::string& rank, TokenId id, const std::string& model, double sampler) {
-    const std::string text =
-        fmt::format("{:>4}  {:8}  {}  {:>11}  {:>11}  {}", rank, id, fit(s.name(id, 20), 20), model,
-                    probability(sampler), bar(sampler, 30));
+    const std::string text = fmt::format("{:>4}  {:8}  {}  {:>11}  {:>11}  {}", rank, id, fit(s.name(id, 20), 20),
+                                         model, probability(sampler), bar(sampler, 30));
     id == s.e.chosen ? page.marked_row(text + " ◂") : page.row(text);
   };
   int rank = 0;
   bool has_chosen = false;
   for (const TokenScore& t : s.e.generation.candidates) {
     const auto& top = s.e.generation.top;
-    const auto it =
-        std::find_if(top.begin(), top.end(), [&](const TokenScore& other) { return other.id == t.id; });
+    const auto it = std::find_if(top.begin(), top.end(), [&](const TokenScore& other) { return other.id == t.id; });
     line(std::to_string(++rank), t.id, it == top.end() ? "" : probability(it->probability), t.probability);
     has_chosen |= t.id == s.e.chosen;
   }
@@ -429,8 +413,7 @@ void candidates(Page& page, const Story& s) {
 
 void draw(Page& page, const Story& s) {
   const Draw& draw = s.e.draw;
-  const std::int64_t vocabulary =
-      s.engine.tokenizer() ? s.engine.tokenizer()->vocab_size() : s.info.vocab_size;
+  const std::int64_t vocabulary = s.engine.tokenizer() ? s.engine.tokenizer()->vocab_size() : s.info.vocab_size;
   page.text(
       "The logits, changed by bias and penalties if there are any, are divided by the temperature; what the "
       "settings "
@@ -441,10 +424,10 @@ void draw(Page& page, const Story& s) {
   if (s.e.generation.num_candidates == 1) {
     page.text("One token is kept, so whatever number is drawn picks it.");
   } else {
-    page.text(fmt::format(
-        "Laid end to end, the kept tokens fill the line from 0 to 1; the number drawn from seed {} fell "
-        "between {:.4f} and {:.4f}.",
-        s.e.generation.seed, draw.from, draw.to));
+    page.text(
+        fmt::format("Laid end to end, the kept tokens fill the line from 0 to 1; the number drawn from seed {} fell "
+                    "between {:.4f} and {:.4f}.",
+                    s.e.generation.seed, draw.from, draw.to));
   }
 }
 
@@ -470,11 +453,11 @@ void sample(Page& page, const Story& s) {
 void print_text(const ExplainCommand& o, const Engine& engine, const Explanation& e) {
   const Story story{engine, engine.info(), e};
   Page page;
-  page.text(fmt::format(
-      "From a prompt to its next token in eight stations, with the numbers of the prompt's last token: "
-      "what becomes of it decides what comes next. Model: {}, {}, {} parameters, {}.",
-      o.model.name(), story.info.architecture, short_count(story.info.parameters),
-      plural(story.info.num_layers, "block")));
+  page.text(
+      fmt::format("From a prompt to its next token in eight stations, with the numbers of the prompt's last token: "
+                  "what becomes of it decides what comes next. Model: {}, {}, {} parameters, {}.",
+                  o.model.name(), story.info.architecture, short_count(story.info.parameters),
+                  plural(story.info.num_layers, "block")));
   page.gap();
   for (const auto station : {tokenise, embed, normalise, position, attend, feed_forward}) {
     station(page, story);
@@ -511,12 +494,10 @@ int run_explain(const ExplainCommand& o) {
 
 void add_explain(CLI::App& program, int& exit_code) {
   auto o = std::make_shared<ExplainCommand>();
-  CLI::App* command =
-      program.add_subcommand("explain", "what happens between a prompt and the token that follows it");
+  CLI::App* command = program.add_subcommand("explain", "what happens between a prompt and the token that follows it");
   o->model.add_to(*command);
   o->request.add_to(*command);
-  command->add_option("--top", o->top, "how many tokens the tables show (default: 5)")
-      ->check(CLI::Range(1, 1000));
+  command->add_option("--top", o->top, "how many tokens the tables show (default: 5)")->check(CLI::Range(1, 1000));
   command->add_flag("--json", o->json, "one line of JSON on standard output");
   command->footer("Example: vitrine explain \"The capital of France is\" --greedy");
   command->callback([o, &exit_code] { exit_code = run_explain(*o); });

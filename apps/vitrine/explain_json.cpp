@@ -26,9 +26,7 @@ Json json_of(const StreamSize& size) { return {{"l2", size.l2}, {"rms", size.rms
 Json json_of(const Contribution& added) { return {{"l2", added.l2}, {"cosine", added.cosine}}; }
 
 Json json_of(const Engine& engine, const ReadOut& out) {
-  return {{"top", json_of(engine, out.top)},
-          {"likeliest", json_of(out.likeliest)},
-          {"chosen", json_of(out.chosen)}};
+  return {{"top", json_of(engine, out.top)}, {"likeliest", json_of(out.likeliest)}, {"chosen", json_of(out.chosen)}};
 }
 
 Json json_of(const Engine& engine, const ExplainedLayer& layer) {
@@ -76,8 +74,7 @@ std::string json_of(const std::string& model, const Engine& engine, const Explan
   const bool has_text = engine.tokenizer() != nullptr;
   Json tokens = Json::array();
   for (const ExplainedToken& t : e.tokens) {
-    tokens.push_back(
-        {{"id", t.id}, {"token", has_text ? Json(t.text) : Json()}, {"embedding_norm", t.embedding_norm}});
+    tokens.push_back({{"id", t.id}, {"token", has_text ? Json(t.text) : Json()}, {"embedding_norm", t.embedding_norm}});
   }
   Json layers = Json::array();
   for (const ExplainedLayer& layer : e.layers) layers.push_back(json_of(engine, layer));

@@ -78,28 +78,28 @@ std::string why_this_isa(const EngineInfo& info) {
 }
 
 void print_text(const InfoOptions& o, const EngineInfo& info) {
-  const auto line = [](const std::string& name, const std::string& value) {
-    write_out(fit(name, 16) + value + "\n");
-  };
+  const auto line = [](const std::string& name, const std::string& value) { write_out(fit(name, 16) + value + "\n"); };
   line("Model", o.model.name());
   line("Folder", info.model);
   line("Architecture", fmt::format("{}: {} layers, hidden {}, feed-forward {}", info.architecture, info.num_layers,
                                    info.hidden_size, info.intermediate_size));
   line("Attention", fmt::format("{} query heads on {} KV heads of {}", info.query_heads, info.kv_heads, info.head_dim));
   line("Vocabulary", fmt::format("{} rows", with_commas(info.vocab_size)));
-  line("Context", fmt::format("{} tokens of at most {}", with_commas(info.context),
-                              with_commas(info.max_position_embeddings)));
+  line("Context",
+       fmt::format("{} tokens of at most {}", with_commas(info.context), with_commas(info.max_position_embeddings)));
   line("Parameters", fmt::format("{} ({})", short_count(info.parameters), with_commas(info.parameters)));
   line("Weights", short_bytes(info.weight_bytes));
   for (const ModelPart& part : info.parts) {
-    line("  " + part.name, fmt::format("{:>9}  {:4.1f} %", short_bytes(part.bytes),
-                                       100.0 * static_cast<double>(part.bytes) / static_cast<double>(info.weight_bytes)));
+    line("  " + part.name,
+         fmt::format("{:>9}  {:4.1f} %", short_bytes(part.bytes),
+                     100.0 * static_cast<double>(part.bytes) / static_cast<double>(info.weight_bytes)));
   }
   const Memory memory = memory_of(info);
-  line("KV cache", fmt::format("{} a token, {} at full context", short_bytes(info.kv_bytes_per_token),
-                               short_bytes(memory.kv)));
+  line("KV cache",
+       fmt::format("{} a token, {} at full context", short_bytes(info.kv_bytes_per_token), short_bytes(memory.kv)));
   line("Memory", fmt::format("{} needed at full context, {} available: {}", short_bytes(memory.needed),
-                             short_bytes(memory.available), memory.fits ? "fits" : "does not fit; a smaller --context needs less"));
+                             short_bytes(memory.available),
+                             memory.fits ? "fits" : "does not fit; a smaller --context needs less"));
   line("Kernels", fmt::format("{}: {}", info.isa, why_this_isa(info)));
   line("Threads", fmt::format("{}", info.threads));
 }

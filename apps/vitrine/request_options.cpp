@@ -27,16 +27,14 @@ std::pair<TokenId, float> parse_bias(const std::string& text) {
 void RequestOptions::add_to(CLI::App& command) {
   prompt.add_to(command, "PROMPT");
   command.add_option("--ids", ids, "the prompt as token ids: 785,6722 (needs no tokenizer)");
-  command
-      .add_option("--special", special, "\"text\": treat strings like <|im_end|> in the prompt as plain text")
+  command.add_option("--special", special, "\"text\": treat strings like <|im_end|> in the prompt as plain text")
       ->check(CLI::IsMember({"parse", "text"}));
   command.add_flag("--greedy", greedy, "always take the likeliest token");
   const char* sampling = "Sampling (defaults: the model's generation_config.json)";
   command.add_option("--temperature", temperature, "0 is greedy")->group(sampling);
   command.add_option("--top-k", top_k, "keep the k likeliest; 0: all")->group(sampling);
   command.add_option("--top-p", top_p, "keep the likeliest that make up this probability")->group(sampling);
-  command.add_option("--min-p", min_p, "drop what is less likely than this share of the likeliest")
-      ->group(sampling);
+  command.add_option("--min-p", min_p, "drop what is less likely than this share of the likeliest")->group(sampling);
   command.add_option("--repetition-penalty", repetition_penalty, "1: off")->group(sampling);
   command.add_option("--presence-penalty", presence_penalty, "-2 to 2")->group(sampling);
   command.add_option("--frequency-penalty", frequency_penalty, "-2 to 2")->group(sampling);
@@ -52,8 +50,7 @@ Request RequestOptions::make_request(const Engine& engine) const {
     if (prompt.given()) throw Error(ErrorCode::kInvalidArgument, "give a prompt or --ids, not both");
     request.prompt_ids = parse_ids(ids);
   } else {
-    request.prompt_ids =
-        engine.encode(prompt.read(), special == "text" ? SpecialTokens::kText : SpecialTokens::kParse);
+    request.prompt_ids = engine.encode(prompt.read(), special == "text" ? SpecialTokens::kText : SpecialTokens::kParse);
   }
   SamplingParams& s = request.sampling = engine.default_sampling();
   // Asking for a temperature and the like is asking to sample; a greedy model stays greedy otherwise.

@@ -37,7 +37,8 @@ class InterruptScope {
   InterruptScope& operator=(const InterruptScope&) = delete;
 
  private:
-  struct sigaction old_int_ {}, old_term_ {};
+  struct sigaction old_int_ {
+  }, old_term_{};
 };
 
 struct RunOptions {
@@ -125,10 +126,14 @@ void print_top(const Engine& engine, const Generation& g) {
 
 const char* why(FinishReason reason) {
   switch (reason) {
-    case FinishReason::kStop: return "the model or a stop text ended it";
-    case FinishReason::kLength: return "the limit was reached";
-    case FinishReason::kCancelled: return "cancelled";
-    case FinishReason::kError: return "an error ended it";
+    case FinishReason::kStop:
+      return "the model or a stop text ended it";
+    case FinishReason::kLength:
+      return "the limit was reached";
+    case FinishReason::kCancelled:
+      return "cancelled";
+    case FinishReason::kError:
+      return "an error ended it";
   }
   return "";
 }
@@ -140,7 +145,8 @@ void print_closing_lines(const Engine& engine, const RunOptions& o, const Reques
                         info.threads == 1 ? "" : "s"));
   write_out(fmt::format("Prompt: {} tokens, read at {:.1f} tokens/s\n", g.prompt_ids.size(), prefill_rate(g)));
   const bool greedy = request.sampling.greedy;
-  const std::string how = greedy ? "greedy" : fmt::format("temperature {:g}, seed {}", request.sampling.temperature, g.seed);
+  const std::string how =
+      greedy ? "greedy" : fmt::format("temperature {:g}, seed {}", request.sampling.temperature, g.seed);
   write_out(fmt::format("Output: {} tokens at {:.1f} tokens/s, {}; {}\n", g.output_ids.size(), decode_rate(g), how,
                         why(g.finish_reason)));
   write_out(fmt::format("Time:   load {:.2f} s, prefill {:.2f} s, decode {:.2f} s; peak memory {}\n", info.load_s,

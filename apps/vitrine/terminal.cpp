@@ -29,8 +29,8 @@ char32_t next_code_point(std::string_view text, std::size_t& i) {
 }
 
 int columns_of(char32_t code) {
-  const bool combining = (code >= 0x300 && code < 0x370) || (code >= 0x200B && code <= 0x200F) ||
-                         (code >= 0xFE00 && code <= 0xFE0F);
+  const bool combining =
+      (code >= 0x300 && code < 0x370) || (code >= 0x200B && code <= 0x200F) || (code >= 0xFE00 && code <= 0xFE0F);
   const bool wide = (code >= 0x1100 && code < 0x1160) || (code >= 0x2E80 && code < 0xA4D0) ||
                     (code >= 0xAC00 && code < 0xD7A4) || (code >= 0xF900 && code < 0xFB00) ||
                     (code >= 0xFF00 && code < 0xFF61) || (code >= 0x1F300 && code < 0x1FB00) ||
@@ -116,7 +116,7 @@ std::string short_bytes(std::int64_t bytes) {
 std::string with_commas(std::int64_t number) {
   std::string digits = fmt::format("{}", number);
   const std::size_t first = digits[0] == '-' ? 1 : 0;
-  for (std::size_t i = digits.size(); i > first + 3; ) {
+  for (std::size_t i = digits.size(); i > first + 3;) {
     i -= 3;
     digits.insert(i, ",");
   }
@@ -133,7 +133,8 @@ void Progress::update(std::int64_t done, std::int64_t total) {
   shown_ = true;
   const int filled = static_cast<int>(done * kWidth / total);
   std::fputs(fmt::format("\r{} [{:<{}}] {:3d} %", what_, std::string(static_cast<std::size_t>(filled), '#'), kWidth,
-                         done * 100 / total).c_str(),
+                         done * 100 / total)
+                 .c_str(),
              stderr);
   std::fflush(stderr);
 }

@@ -38,8 +38,8 @@ void each_line(const TokenizeOptions& o, const char* expected, Convert convert) 
     try {
       write_out(convert(Json::parse(line)).dump() + "\n");
     } catch (const Json::exception&) {
-      throw Error(ErrorCode::kInvalidArgument, fmt::format("line {}: expected {}, found {}", number, expected,
-                                                           fit(visible(line), 60)));
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("line {}: expected {}, found {}", number, expected, fit(visible(line), 60)));
     }
   }
 }
@@ -51,7 +51,8 @@ void print_spans(const TokenizeOptions& o, const Tokenizer& tokenizer, const std
     Json tokens = Json::array();
     for (const TokenSpan& span : spans) {
       ids.push_back(span.id);
-      tokens.push_back({{"id", span.id}, {"token", tokenizer.decode({&span.id, 1})}, {"bytes", {span.begin, span.end}}});
+      tokens.push_back(
+          {{"id", span.id}, {"token", tokenizer.decode({&span.id, 1})}, {"bytes", {span.begin, span.end}}});
     }
     write_out(Json{{"ids", ids}, {"tokens", tokens}}.dump() + "\n");
     return;

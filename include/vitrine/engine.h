@@ -20,12 +20,12 @@
 namespace vitrine {
 
 struct EngineOptions {
-  int threads = 0;                         ///< 0: the usable cores, by affinity and cgroup quota
-  std::int64_t context = 0;                ///< longest prompt plus output of a request; 0: max_position_embeddings
-  std::int64_t cache_tokens = 0;           ///< tokens the KV cache holds over all requests; 0: `context`
-  std::int64_t step_tokens = 256;          ///< most tokens one step computes (prompts are cut into such chunks)
+  int threads = 0;                 ///< 0: the usable cores, by affinity and cgroup quota
+  std::int64_t context = 0;        ///< longest prompt plus output of a request; 0: max_position_embeddings
+  std::int64_t cache_tokens = 0;   ///< tokens the KV cache holds over all requests; 0: `context`
+  std::int64_t step_tokens = 256;  ///< most tokens one step computes (prompts are cut into such chunks)
   Precision precision = Precision::kDefault;
-  std::string isa;                         ///< kernel table; empty: VITRINE_ISA, else the best this CPU has
+  std::string isa;  ///< kernel table; empty: VITRINE_ISA, else the best this CPU has
   std::function<void(std::int64_t done, std::int64_t total)> progress;  ///< bytes of weights read while loading
 };
 
@@ -44,27 +44,27 @@ struct Event {
 struct Request {
   std::vector<TokenId> prompt_ids;
   SamplingParams sampling;
-  std::int64_t max_tokens = -1;          ///< -1: to the end of the context
-  std::vector<std::string> stop;         ///< ends before the first of these strings
+  std::int64_t max_tokens = -1;   ///< -1: to the end of the context
+  std::vector<std::string> stop;  ///< ends before the first of these strings
   bool ignore_eos = false;
-  int top = 0;                           ///< fill Generation::top and candidates with that many entries
-  Probe* probe = nullptr;                ///< watches this request's steps, which then run without company
+  int top = 0;                                 ///< fill Generation::top and candidates with that many entries
+  Probe* probe = nullptr;                      ///< watches this request's steps, which then run without company
   std::function<void(const Event&)> on_event;  ///< called from step(), on its thread
 };
 
 /// A finished request.
 struct Generation {
   std::vector<TokenId> prompt_ids;
-  std::vector<TokenId> output_ids;       ///< with the end-of-sequence id that ended it
-  std::string text;                      ///< without special tokens and stop strings
+  std::vector<TokenId> output_ids;  ///< with the end-of-sequence id that ended it
+  std::string text;                 ///< without special tokens and stop strings
   FinishReason finish_reason = FinishReason::kStop;
-  std::string error;                     ///< for FinishReason::kError
-  std::uint64_t seed = 0;                ///< the seed that repeats it
-  std::vector<TokenScore> top;           ///< the model's own distribution at the first new position, likeliest first
-  std::vector<TokenScore> candidates;    ///< what the sampler drew the first token from, likeliest first
-  std::int64_t num_candidates = 0;       ///< how many there were; `candidates` holds the first Request::top of them
-  double prefill_s = 0;                  ///< from the start of the prompt to the first new token
-  double decode_s = 0;                   ///< from there to the last one
+  std::string error;                   ///< for FinishReason::kError
+  std::uint64_t seed = 0;              ///< the seed that repeats it
+  std::vector<TokenScore> top;         ///< the model's own distribution at the first new position, likeliest first
+  std::vector<TokenScore> candidates;  ///< what the sampler drew the first token from, likeliest first
+  std::int64_t num_candidates = 0;     ///< how many there were; `candidates` holds the first Request::top of them
+  double prefill_s = 0;                ///< from the start of the prompt to the first new token
+  double decode_s = 0;                 ///< from there to the last one
 };
 
 /// What a part of the model weighs.
@@ -106,7 +106,7 @@ class Engine {
  public:
   /// `model`: a folder as published on the Hub, or a Hub name "ORG/NAME" present in the Hugging Face cache.
   /// Throws Error naming the file and the place.
-  static Engine load(const std::string& model, EngineOptions options = {});
+  static Engine load(const std::string& model, const EngineOptions& options = {});
   Engine(Engine&&) noexcept;
   Engine& operator=(Engine&&) noexcept;
   ~Engine();

@@ -45,8 +45,8 @@ struct AttendedPosition {
 /// distributions is a distribution: it sums to 1. Positions before a sliding window have no weight.
 struct HeadGroup {
   std::vector<AttendedPosition> strongest;  ///< the strongest first, ties by position; none of weight 0
-  double first_token_share = 0;  ///< weight of position 0: many heads rest there ("attention sink")
-  double entropy_bits = 0;       ///< of the mean; 0: one position, log2(n): n positions alike
+  double first_token_share = 0;             ///< weight of position 0: many heads rest there ("attention sink")
+  double entropy_bits = 0;                  ///< of the mean; 0: one position, log2(n): n positions alike
 };
 
 /// Where a token stands in a next-token distribution.
@@ -90,14 +90,12 @@ struct Explanation {
   StreamSize embedding;  ///< the stream before the first block
   ReadOut embedding_read_out;
   std::vector<ExplainedLayer> layers;
-  TokenId likeliest = 0;  ///< the model's own first choice: Generation::top[0]
-  TokenId chosen = 0;     ///< what the sampler took: Generation::output_ids[0]
-  std::int64_t decided_at_layer =
-      0;                            ///< the first layer from which on `likeliest` is first in every read_out
-  std::int64_t kv_cache_bytes = 0;  ///< keys and values of the prompt, in all layers
+  TokenId likeliest = 0;              ///< the model's own first choice: Generation::top[0]
+  TokenId chosen = 0;                 ///< what the sampler took: Generation::output_ids[0]
+  std::int64_t decided_at_layer = 0;  ///< the first layer from which on `likeliest` is first in every read_out
+  std::int64_t kv_cache_bytes = 0;    ///< keys and values of the prompt, in all layers
   Draw draw;
-  Generation
-      generation;  ///< `top` and `candidates` filled with the larger of Request::top and ExplainOptions::top
+  Generation generation;  ///< `top` and `candidates` filled with the larger of Request::top and ExplainOptions::top
 };
 
 /// Runs the request to its end, as Engine::generate does and with the same result, and explains its first new

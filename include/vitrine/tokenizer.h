@@ -38,8 +38,7 @@ class Tokenizer {
   virtual ~Tokenizer() = default;
 
   /// The ids of `text`. Bytes that are not UTF-8 become U+FFFD. Time is linear in the length of the text.
-  virtual std::vector<TokenId> encode(std::string_view text,
-                                      SpecialTokens special = SpecialTokens::kParse) const = 0;
+  virtual std::vector<TokenId> encode(std::string_view text, SpecialTokens special = SpecialTokens::kParse) const = 0;
   /// The same ids with the bytes of `text` each one covers.
   virtual std::vector<TokenSpan> encode_spans(std::string_view text,
                                               SpecialTokens special = SpecialTokens::kParse) const = 0;

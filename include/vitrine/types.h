@@ -33,23 +33,23 @@ enum class Precision {
 /// How the next token is chosen. The order is that of transformers: logit bias and penalties, then temperature,
 /// top_k, top_p, min_p (specs: generation/logits_process.py). A value that means "off" is the default.
 struct SamplingParams {
-  bool greedy = false;             ///< arg-max after the penalties; everything below `logit_bias` is ignored
-  float repetition_penalty = 1;    ///< over prompt and output: logit < 0 is multiplied, else divided; > 0
-  float presence_penalty = 0;      ///< subtracted once from ids in the output; -2 to 2
-  float frequency_penalty = 0;     ///< subtracted per occurrence in the output; -2 to 2
+  bool greedy = false;           ///< arg-max after the penalties; everything below `logit_bias` is ignored
+  float repetition_penalty = 1;  ///< over prompt and output: logit < 0 is multiplied, else divided; > 0
+  float presence_penalty = 0;    ///< subtracted once from ids in the output; -2 to 2
+  float frequency_penalty = 0;   ///< subtracted per occurrence in the output; -2 to 2
   std::vector<std::pair<TokenId, float>> logit_bias{};  ///< added to the logits of these ids
-  float temperature = 1;           ///< >= 0; 0 (or so small that the division overflows) is greedy
-  std::int64_t top_k = 0;          ///< keep the k largest (and ties with the k-th); <= 0 or >= vocabulary: off
-  float top_p = 1;                 ///< keep the smallest set with at least this probability; in (0, 1], 1: off
-  float min_p = 0;                 ///< drop what is less likely than min_p times the likeliest; in [0, 1]
+  float temperature = 1;                                ///< >= 0; 0 (or so small that the division overflows) is greedy
+  std::int64_t top_k = 0;               ///< keep the k largest (and ties with the k-th); <= 0 or >= vocabulary: off
+  float top_p = 1;                      ///< keep the smallest set with at least this probability; in (0, 1], 1: off
+  float min_p = 0;                      ///< drop what is less likely than min_p times the likeliest; in [0, 1]
   std::optional<std::uint64_t> seed{};  ///< same seed, same text, on any thread count; absent: drawn at random
 };
 
 /// One candidate for the next token.
 struct TokenScore {
   TokenId id = 0;
-  float logit = 0;        ///< raw, as the head gives it
-  double probability = 0; ///< softmax over the whole vocabulary at temperature 1
+  float logit = 0;         ///< raw, as the head gives it
+  double probability = 0;  ///< softmax over the whole vocabulary at temperature 1
 };
 
 }  // namespace vitrine

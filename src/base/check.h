@@ -15,7 +15,7 @@ namespace vitrine {
 }  // namespace vitrine
 
 /// For our own bugs at the borders of operations, never for input from outside. Throws, so that a server lives on.
-#define VITRINE_CHECK(condition)                                      \
-  do {                                                                \
+#define VITRINE_CHECK(condition)                                                    \
+  do {                                                                              \
     if (!(condition)) ::vitrine::check_failed(#condition, __FILE_NAME__, __LINE__); \
   } while (false)

@@ -90,9 +90,7 @@ void Value::fail(const std::string& what) const {
   throw Error(ErrorCode::kBadFile, *source_ + ": " + (path_.empty() ? "" : path_ + ": ") + what);
 }
 
-void Value::fail_expected(const std::string& what) const {
-  fail("expected " + what + ", found " + describe(element_));
-}
+void Value::fail_expected(const std::string& what) const { fail("expected " + what + ", found " + describe(element_)); }
 
 Document Document::parse(std::string_view text, std::string source) {
   Document document;
@@ -101,8 +99,7 @@ Document Document::parse(std::string_view text, std::string source) {
   auto error = document.parser_->allocate(text.size(), kMaxDepth);
   if (error == simdjson::SUCCESS) error = document.parser_->parse(text.data(), text.size()).get(document.root_);
   if (error != simdjson::SUCCESS) {
-    throw Error(ErrorCode::kBadFile,
-                *document.source_ + ": not valid JSON: " + simdjson::error_message(error));
+    throw Error(ErrorCode::kBadFile, *document.source_ + ": not valid JSON: " + simdjson::error_message(error));
   }
   return document;
 }

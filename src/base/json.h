@@ -33,8 +33,8 @@ class Value {
   // Each throws Error(kBadFile) "FILE: PATH: expected …, found …" when the type or range is wrong.
   std::string_view as_string() const;
   bool as_bool() const;
-  double as_number() const;                                         // finite
-  std::int64_t as_int(std::int64_t min, std::int64_t max) const;    // 1.0 is not an integer
+  double as_number() const;                                       // finite
+  std::int64_t as_int(std::int64_t min, std::int64_t max) const;  // 1.0 is not an integer
   simdjson::dom::object as_object() const;
   simdjson::dom::array as_array() const;
 

@@ -15,8 +15,8 @@ LazyMemory::LazyMemory(std::int64_t bytes, const char* what) : size_(bytes) {
   void* address = ::mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (address == MAP_FAILED) {
-    throw Error(ErrorCode::kIo, "cannot reserve " + std::to_string(bytes) + " bytes for " + what + ": " +
-                                    std::strerror(errno));
+    throw Error(ErrorCode::kIo,
+                "cannot reserve " + std::to_string(bytes) + " bytes for " + what + ": " + std::strerror(errno));
   }
   data_ = static_cast<std::byte*>(address);
 }

@@ -58,9 +58,9 @@ class ThreadPool {
   void serve(int thread) noexcept;
 
   // Each counter on its own cache line: they are written by different threads at the same time.
-  alignas(64) std::atomic<std::uint32_t> epoch_{0};  // one more for each job; workers wait for it to change
-  alignas(64) std::atomic<std::int64_t> next_{0};    // first index nobody has taken
-  alignas(64) std::atomic<std::int32_t> running_{0}; // workers that have not finished the job
+  alignas(64) std::atomic<std::uint32_t> epoch_{0};   // one more for each job; workers wait for it to change
+  alignas(64) std::atomic<std::int64_t> next_{0};     // first index nobody has taken
+  alignas(64) std::atomic<std::int32_t> running_{0};  // workers that have not finished the job
   std::atomic<bool> stopping_{false};
   Job job_;
   std::vector<std::thread> workers_;

@@ -69,9 +69,9 @@ std::string normalize_chunk(std::string_view chunk) {
     pos += point.length;
     utf8proc_int32_t parts[16];
     int boundary = 0;
-    const auto count = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(point.value), parts, std::size(parts),
-                                               static_cast<utf8proc_option_t>(UTF8PROC_DECOMPOSE | UTF8PROC_STABLE),
-                                               &boundary);
+    const auto count =
+        utf8proc_decompose_char(static_cast<utf8proc_int32_t>(point.value), parts, std::size(parts),
+                                static_cast<utf8proc_option_t>(UTF8PROC_DECOMPOSE | UTF8PROC_STABLE), &boundary);
     VITRINE_CHECK(count > 0 && count <= static_cast<utf8proc_ssize_t>(std::size(parts)));
     points.insert(points.end(), parts, parts + count);
   }
@@ -149,14 +149,14 @@ void add_nfc_flags(char32_t c, std::vector<std::uint8_t>& flags) {
   if (is_hangul_syllable(c) || property->decomp_seqindex == UINT16_MAX || property->decomp_type != 0) return;
   utf8proc_int32_t parts[16];
   int boundary = 0;
-  const auto count = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), parts, std::size(parts),
-                                             static_cast<utf8proc_option_t>(UTF8PROC_DECOMPOSE | UTF8PROC_STABLE),
-                                             &boundary);
+  const auto count =
+      utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), parts, std::size(parts),
+                              static_cast<utf8proc_option_t>(UTF8PROC_DECOMPOSE | UTF8PROC_STABLE), &boundary);
   VITRINE_CHECK(count > 0 && count <= static_cast<utf8proc_ssize_t>(std::size(parts)));
   utf8proc_int32_t composed[16];
   std::copy_n(parts, count, composed);
-  const auto left = utf8proc_normalize_utf32(composed, count,
-                                             static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE));
+  const auto left =
+      utf8proc_normalize_utf32(composed, count, static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE));
   if (left != 1 || composed[0] != static_cast<utf8proc_int32_t>(c)) {
     flags[c] |= kNfcCheck;
     return;

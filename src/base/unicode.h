@@ -81,9 +81,7 @@ enum CharFlag : std::uint8_t {
 class CharTable {
  public:
   static const CharTable& get();
-  std::uint8_t flags(char32_t code_point) const noexcept {
-    return blocks_[index_[code_point >> 8]][code_point & 0xFF];
-  }
+  std::uint8_t flags(char32_t code_point) const noexcept { return blocks_[index_[code_point >> 8]][code_point & 0xFF]; }
   /// For bytes below 0x80.
   std::uint8_t ascii(unsigned char byte) const noexcept { return blocks_[0][byte]; }
 

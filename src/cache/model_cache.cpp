@@ -17,7 +17,7 @@ std::int64_t ModelCache::bytes_per_token(const std::vector<LayerCacheSpec>& laye
   return elements * element_bytes(storage);
 }
 
-ModelCache::ModelCache(std::vector<LayerCacheSpec> layers, std::int64_t num_blocks, StorageType storage)
+ModelCache::ModelCache(const std::vector<LayerCacheSpec>& layers, std::int64_t num_blocks, StorageType storage)
     : num_blocks_(num_blocks), block_bytes_(bytes_per_token(layers, storage) * kBlockTokens) {
   const auto total = checked_mul(num_blocks_, block_bytes_);
   if (!total) throw Error(ErrorCode::kTooLarge, "the KV cache would exceed 2^63 bytes");

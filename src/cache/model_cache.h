@@ -21,7 +21,7 @@ struct LayerCacheSpec {
 class ModelCache {
  public:
   /// `storage`: kStoreF32 or kStoreBF16. Memory is touched block by block as blocks are used.
-  ModelCache(std::vector<LayerCacheSpec> layers, std::int64_t num_blocks, StorageType storage);
+  ModelCache(const std::vector<LayerCacheSpec>& layers, std::int64_t num_blocks, StorageType storage);
 
   PagedKv layer(std::int64_t index) const noexcept { return layers_[static_cast<std::size_t>(index)]; }
   std::int64_t num_blocks() const noexcept { return num_blocks_; }

@@ -34,11 +34,9 @@ std::shared_ptr<const Checkpoint> Checkpoint::open(const fs::path& folder) {
 
   std::vector<std::pair<StoredTensor*, const std::byte*>> sorted;  // and the start of its file
   for (std::size_t i = 0; i < contents.size(); ++i) {
-    for (StoredTensor& tensor : contents[i])
-      sorted.emplace_back(&tensor, checkpoint->files_[i].bytes().data());
+    for (StoredTensor& tensor : contents[i]) sorted.emplace_back(&tensor, checkpoint->files_[i].bytes().data());
   }
-  std::sort(sorted.begin(), sorted.end(),
-            [](const auto& a, const auto& b) { return a.first->name < b.first->name; });
+  std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.first->name < b.first->name; });
   // All names first: the views into them must not move.
   for (const auto& entry : sorted) checkpoint->names_.push_back(std::move(entry.first->name));
   for (std::size_t i = 0; i < sorted.size(); ++i) {
@@ -52,9 +50,8 @@ std::shared_ptr<const Checkpoint> Checkpoint::open(const fs::path& folder) {
 }
 
 const Tensor* Checkpoint::find(std::string_view name) const noexcept {
-  const auto place =
-      std::lower_bound(tensors_.begin(), tensors_.end(), name,
-                       [](const Tensor& tensor, std::string_view n) { return tensor.name < n; });
+  const auto place = std::lower_bound(tensors_.begin(), tensors_.end(), name,
+                                      [](const Tensor& tensor, std::string_view n) { return tensor.name < n; });
   return place != tensors_.end() && place->name == name ? &*place : nullptr;
 }
 

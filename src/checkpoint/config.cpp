@@ -22,8 +22,7 @@ constexpr std::size_t kMaxConfigBytes = std::size_t{1} << 20;
 
 // Far above every published model; they keep all products of two or three of these numbers within 63 bits.
 constexpr std::int64_t kMaxLayers = 10'000;
-constexpr std::int64_t kMaxWidth = std::int64_t{1}
-                                   << 24;  // of the residual stream, the MLP, all heads together
+constexpr std::int64_t kMaxWidth = std::int64_t{1} << 24;  // of the residual stream, the MLP, all heads together
 constexpr std::int64_t kMaxPositions = std::numeric_limits<std::int32_t>::max();
 constexpr std::size_t kMaxEosIds = 1024;
 
@@ -89,11 +88,9 @@ const Family& read_family(const Keys& keys) {
   const auto* family = std::begin(kFamilies);
   if (type) {
     const std::string_view found = type->as_string();
-    family =
-        std::find_if(family, std::end(kFamilies), [&](const Family& f) { return f.model_type == found; });
+    family = std::find_if(family, std::end(kFamilies), [&](const Family& f) { return f.model_type == found; });
     if (family == std::end(kFamilies)) {
-      keys.unsupported("model_type",
-                       "\"" + printable(found) + "\" is not supported (supported: " + types + ")");
+      keys.unsupported("model_type", "\"" + printable(found) + "\" is not supported (supported: " + types + ")");
     }
   }
   if (!names) return *family;
@@ -150,12 +147,10 @@ RopeConfig::Type read_rope_type(const Keys& keys, const RopeKeys& rope) {
   if (name == "default") return RopeConfig::Type::kDefault;
   if (name == "linear") return RopeConfig::Type::kLinear;
   if (name == "yarn") return RopeConfig::Type::kYarn;
-  keys.unsupported(type->path(),
-                   "\"" + printable(name) + "\" is not supported (supported: default, linear, yarn)");
+  keys.unsupported(type->path(), "\"" + printable(name) + "\" is not supported (supported: default, linear, yarn)");
 }
 
-void read_yarn(const Keys& keys, const RopeKeys& rope, std::int64_t max_position_embeddings,
-               RopeConfig& config) {
+void read_yarn(const Keys& keys, const RopeKeys& rope, std::int64_t max_position_embeddings, RopeConfig& config) {
   const auto original = rope.find("original_max_position_embeddings");
   config.original_context = original ? original->as_int(1, kMaxPositions) : max_position_embeddings;
   if (const auto value = rope.find("attention_factor")) config.attention_factor = positive(*value);
@@ -182,15 +177,13 @@ void read_yarn(const Keys& keys, const RopeKeys& rope, std::int64_t max_position
 RopeConfig read_rope(const Keys& keys, std::int64_t max_position_embeddings) {
   const RopeKeys rope(keys.root);
   for (const char* nested : {"full_attention", "sliding_attention"}) {
-    if (const auto value = rope.find(nested))
-      keys.unsupported(value->path(), "rope per layer type is not supported");
+    if (const auto value = rope.find(nested)) keys.unsupported(value->path(), "rope per layer type is not supported");
   }
   if (const auto value = rope.find("mrope_section"))
     keys.unsupported(value->path(), "rope over several axes is not supported");
   for (const auto& value : {rope.find("partial_rotary_factor"), keys.root.find("partial_rotary_factor")}) {
     if (value && value->as_number() != 1) {
-      keys.unsupported(value->path(),
-                       std::to_string(value->as_number()) + " is not supported (supported: 1)");
+      keys.unsupported(value->path(), std::to_string(value->as_number()) + " is not supported (supported: 1)");
     }
   }
   RopeConfig config;
@@ -203,8 +196,7 @@ RopeConfig read_rope(const Keys& keys, std::int64_t max_position_embeddings) {
   const auto factor = rope.find("factor");
   if (!factor) keys.bad(rope.path("factor"), "the key is missing");
   // The explicit factor counts. (transformers 4.52 to 5.0 put max_position_embeddings / original instead.)
-  config.factor =
-      number(*factor, "a finite number, 1 or above", [](double x) { return x >= 1 && std::isfinite(x); });
+  config.factor = number(*factor, "a finite number, 1 or above", [](double x) { return x >= 1 && std::isfinite(x); });
   if (config.type == RopeConfig::Type::kYarn) {
     // The correction range divides by the logarithm of theta.
     if (config.theta <= 1) theta->fail_expected("a number above 1 (yarn)");
@@ -214,15 +206,13 @@ RopeConfig read_rope(const Keys& keys, std::int64_t max_position_embeddings) {
 }
 
 /// The window of each layer, 0 for all keys.
-std::vector<std::int64_t> read_layer_windows(const Keys& keys, const Family& family,
-                                             std::int64_t num_layers) {
+std::vector<std::int64_t> read_layer_windows(const Keys& keys, const Family& family, std::int64_t num_layers) {
   std::vector<std::int64_t> windows(static_cast<std::size_t>(num_layers), 0);
   const bool sliding = keys.flag("use_sliding_window");
   std::int64_t window = 0;
   if (sliding) {
     const auto value = keys.root.find("sliding_window");
-    if (!value)
-      keys.bad("sliding_window", "expected an integer because use_sliding_window is true, found none");
+    if (!value) keys.bad("sliding_window", "expected an integer because use_sliding_window is true, found none");
     window = value->as_int(1, kMaxPositions);
   }
   if (const auto types = keys.root.find("layer_types")) {
@@ -236,9 +226,8 @@ std::vector<std::int64_t> read_layer_windows(const Keys& keys, const Family& fam
       const Value type = types->child(layer, element);
       const std::string_view name = type.as_string();
       if (name != "full_attention" && name != "sliding_attention") {
-        keys.unsupported(
-            type.path(),
-            "\"" + printable(name) + "\" is not supported (supported: full_attention, sliding_attention)");
+        keys.unsupported(type.path(),
+                         "\"" + printable(name) + "\" is not supported (supported: full_attention, sliding_attention)");
       }
       if (name == "sliding_attention") {
         if (!sliding) type.fail_expected("full_attention because use_sliding_window is not true");
@@ -251,8 +240,7 @@ std::vector<std::int64_t> read_layer_windows(const Keys& keys, const Family& fam
   if (sliding) {
     const auto value = keys.root.find("max_window_layers");
     const std::int64_t first = value ? value->as_int(0, kMaxLayers) : family.max_window_layers;
-    for (std::int64_t layer = first; layer < num_layers; ++layer)
-      windows[static_cast<std::size_t>(layer)] = window;
+    for (std::int64_t layer = first; layer < num_layers; ++layer) windows[static_cast<std::size_t>(layer)] = window;
   }
   return windows;
 }
@@ -284,8 +272,7 @@ void read_attention(const Keys& keys, const Family& family, ModelConfig& config)
   // Absent: the class's default. An explicit null: as many as heads (transformers' constructor).
   simdjson::dom::element element;
   const bool is_null =
-      keys.root.as_object().at_key("num_key_value_heads").get(element) == simdjson::SUCCESS &&
-      element.is_null();
+      keys.root.as_object().at_key("num_key_value_heads").get(element) == simdjson::SUCCESS && element.is_null();
   config.num_attention_heads = heads;
   config.num_key_value_heads =
       keys.integer_or("num_key_value_heads", kMaxWidth, is_null ? heads : family.num_key_value_heads);
@@ -311,9 +298,8 @@ void check_cache_size(const Keys& keys, const ModelConfig& config) {
   const auto per_position = checked_mul(config.num_hidden_layers * 2 * 8, width);
   if (!per_position || !checked_mul(*per_position, config.max_position_embeddings)) {
     keys.bad("max_position_embeddings", "expected a context whose keys and values fit in 63 bits, found " +
-                                            std::to_string(config.max_position_embeddings) +
-                                            " positions of " + std::to_string(config.num_hidden_layers) +
-                                            " layers");
+                                            std::to_string(config.max_position_embeddings) + " positions of " +
+                                            std::to_string(config.num_hidden_layers) + " layers");
   }
 }
 
@@ -328,13 +314,11 @@ ModelConfig parse_model_config(std::string_view text, std::string source) {
   config.model_type = family.model_type;
   for (const char* key : {"quantization_config", "quantization"}) {  // Hugging Face's and MLX's name
     if (keys.root.find(key)) {
-      keys.unsupported(key,
-                       "quantised safetensors are not supported yet (expected F32, F16 or BF16 weights)");
+      keys.unsupported(key, "quantised safetensors are not supported yet (expected F32, F16 or BF16 weights)");
     }
   }
   if (const auto act = keys.root.find("hidden_act"); act && act->as_string() != "silu") {
-    keys.unsupported("hidden_act",
-                     "\"" + printable(act->as_string()) + "\" is not supported (supported: silu)");
+    keys.unsupported("hidden_act", "\"" + printable(act->as_string()) + "\" is not supported (supported: silu)");
   }
   config.vocab_size = keys.integer("vocab_size", kMaxVocabSize);
   config.hidden_size = keys.integer("hidden_size", kMaxWidth);
@@ -364,8 +348,7 @@ GenerationConfig parse_generation_config(std::string_view text, std::string sour
   config.eos_token_ids = read_eos(root, vocab_size);
   if (const auto value = root.find("do_sample")) config.do_sample = value->as_bool();
   // The range is that of the float, so that a tiny double does not become a forbidden 0.
-  const auto read = [&](std::string_view key, std::optional<float>& target, const char* expected,
-                        auto allowed) {
+  const auto read = [&](std::string_view key, std::optional<float>& target, const char* expected, auto allowed) {
     const auto value = root.find(key);
     if (!value) return;
     target = static_cast<float>(number(*value, expected, [&](double x) {
@@ -376,8 +359,7 @@ GenerationConfig parse_generation_config(std::string_view text, std::string sour
   read("temperature", config.temperature, "a finite number, 0 or above", [](float x) { return x >= 0; });
   read("top_p", config.top_p, "a number above 0, at most 1", [](float x) { return x > 0 && x <= 1; });
   read("min_p", config.min_p, "a number from 0 to 1", [](float x) { return x >= 0 && x <= 1; });
-  read("repetition_penalty", config.repetition_penalty, "a finite number above 0",
-       [](float x) { return x > 0; });
+  read("repetition_penalty", config.repetition_penalty, "a finite number above 0", [](float x) { return x > 0; });
   // 0 and -1 both mean off, in transformers and in vLLM.
   if (const auto value = root.find("top_k")) config.top_k = value->as_int(-1, kMaxVocabSize);
   return config;

@@ -60,8 +60,7 @@ struct GenerationConfig {
 ModelConfig read_model_config(const std::filesystem::path& folder);
 /// Reads FOLDER/generation_config.json if it is there. Throws Error naming the file and the key; ids from
 /// `vocab_size` on are refused.
-GenerationConfig read_generation_config(const std::filesystem::path& folder,
-                                        std::int64_t vocab_size = kMaxVocabSize);
+GenerationConfig read_generation_config(const std::filesystem::path& folder, std::int64_t vocab_size = kMaxVocabSize);
 
 /// The same for texts in memory; `source` names them in messages.
 ModelConfig parse_model_config(std::string_view text, std::string source);

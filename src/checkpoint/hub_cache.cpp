@@ -39,9 +39,7 @@ std::optional<fs::path> cache_root() {
 /// cache.
 bool is_hub_part(std::string_view part) {
   constexpr std::size_t kMaxLength = 96;
-  const auto is_alnum = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 && (c & 0x80) == 0;
-  };
+  const auto is_alnum = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 && (c & 0x80) == 0; };
   const auto is_allowed = [&](char c) { return is_alnum(c) || c == '-' || c == '_' || c == '.'; };
   return !part.empty() && part.size() <= kMaxLength && std::all_of(part.begin(), part.end(), is_allowed) &&
          (is_alnum(part.front()) || part.front() == '_') && part.find("..") == std::string_view::npos &&
@@ -58,8 +56,7 @@ std::optional<std::string> main_commit(const fs::path& repository) {
   while (!commit.empty() && std::isspace(static_cast<unsigned char>(commit.back())) != 0) commit.pop_back();
   const auto is_hex = [](char c) { return std::isxdigit(static_cast<unsigned char>(c)) != 0; };
   if (commit.empty() || !std::all_of(commit.begin(), commit.end(), is_hex)) {
-    throw Error(ErrorCode::kBadFile,
-                ref.string() + ": expected a commit in hexadecimal, found " + printable(commit));
+    throw Error(ErrorCode::kBadFile, ref.string() + ": expected a commit in hexadecimal, found " + printable(commit));
   }
   return commit;
 }
@@ -86,24 +83,22 @@ fs::path find_in_cache(std::string_view org, std::string_view name) {
   const std::string advice = "; fetch it with `hf download " + hub_name + "`";
   const auto root = cache_root();
   if (!root) {
-    throw Error(ErrorCode::kNotFound,
-                hub_name +
-                    ": no such folder, and no Hugging Face cache: none of HF_HUB_CACHE, "
-                    "HF_HOME, XDG_CACHE_HOME and HOME is set" +
-                    advice);
+    throw Error(ErrorCode::kNotFound, hub_name +
+                                          ": no such folder, and no Hugging Face cache: none of HF_HUB_CACHE, "
+                                          "HF_HOME, XDG_CACHE_HOME and HOME is set" +
+                                          advice);
   }
   const fs::path repository = *root / ("models--" + std::string(org) + "--" + std::string(name));
   std::error_code error;
   if (!fs::is_directory(repository, error)) {
-    throw Error(ErrorCode::kNotFound, hub_name +
-                                          ": no such folder, and not in the Hugging Face cache (looked for " +
+    throw Error(ErrorCode::kNotFound, hub_name + ": no such folder, and not in the Hugging Face cache (looked for " +
                                           repository.string() + ")" + advice);
   }
   const auto snapshot = find_snapshot(repository);
   const fs::path config = snapshot.value_or(repository / "snapshots") / "config.json";
   if (!fs::exists(config, error)) {
-    throw Error(ErrorCode::kNotFound, hub_name + ": incomplete in the Hugging Face cache: expected " +
-                                          config.string() + ", found none" + advice);
+    throw Error(ErrorCode::kNotFound, hub_name + ": incomplete in the Hugging Face cache: expected " + config.string() +
+                                          ", found none" + advice);
   }
   return *snapshot;
 }
@@ -125,8 +120,7 @@ fs::path resolve_model(std::string_view name_or_path) {
                 shown + ": expected a model folder, found a file" + (gguf ? " (GGUF is not supported)" : ""));
   }
   const std::size_t slash = name_or_path.find('/');
-  const bool is_path = slash == std::string_view::npos ||
-                       name_or_path.find('/', slash + 1) != std::string_view::npos ||
+  const bool is_path = slash == std::string_view::npos || name_or_path.find('/', slash + 1) != std::string_view::npos ||
                        name_or_path.starts_with('/') || name_or_path.starts_with('.') ||
                        name_or_path.starts_with('~') || name_or_path.ends_with('/');
   if (is_path) {
@@ -135,11 +129,10 @@ fs::path resolve_model(std::string_view name_or_path) {
   const std::string_view org = name_or_path.substr(0, slash);
   const std::string_view name = name_or_path.substr(slash + 1);
   if (!is_hub_part(org) || !is_hub_part(name)) {
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        shown +
-            ": no such folder, and not a Hub name: expected ORG/NAME of letters, digits, '-', '_' and '.', "
-            "without \"..\" or \"--\"");
+    throw Error(ErrorCode::kInvalidArgument,
+                shown +
+                    ": no such folder, and not a Hub name: expected ORG/NAME of letters, digits, '-', '_' and '.', "
+                    "without \"..\" or \"--\"");
   }
   return find_in_cache(org, name);
 }

@@ -15,8 +15,7 @@ std::string printable(std::string_view text) {
   for (std::size_t i = 0; i < shown.size(); ++i) {
     const auto byte = static_cast<unsigned char>(shown[i]);
     // U+0080 to U+009F are control characters too; in UTF-8 they are C2 80 to C2 9F.
-    const bool is_c1 =
-        byte == 0xC2 && i + 1 < shown.size() && static_cast<unsigned char>(shown[i + 1]) < 0xA0;
+    const bool is_c1 = byte == 0xC2 && i + 1 < shown.size() && static_cast<unsigned char>(shown[i + 1]) < 0xA0;
     if (is_c1) shown.replace(i, 2, "?");
     if (byte < 0x20 || byte == 0x7F) shown[i] = '?';
   }

@@ -37,13 +37,11 @@ std::string_view header_text(std::span<const std::byte> file, std::string_view s
   // The size of the file first: a wrong length is more often a broken file than a huge header.
   if (length > file.size() - kLengthBytes) {
     bad(source, "header length: expected at most the " + std::to_string(file.size() - kLengthBytes) +
-                    " bytes that follow, found " + std::to_string(length) +
-                    " (truncated, or not safetensors)");
+                    " bytes that follow, found " + std::to_string(length) + " (truncated, or not safetensors)");
   }
   if (length > kMaxHeaderBytes) {
     throw Error(ErrorCode::kTooLarge, std::string(source) + ": header length: expected at most " +
-                                          std::to_string(kMaxHeaderBytes) + ", found " +
-                                          std::to_string(length));
+                                          std::to_string(kMaxHeaderBytes) + ", found " + std::to_string(length));
   }
   const std::string_view text(reinterpret_cast<const char*>(file.data()) + kLengthBytes, length);
   if (!text.starts_with('{')) bad(source, "header: expected JSON that starts with '{'");
@@ -62,10 +60,7 @@ void check_metadata(const json::Value& metadata) {
 class Entry {
  public:
   Entry(simdjson::dom::key_value_pair field, const std::string& source)
-      : name_(field.key),
-        where_("tensor " + printable(name_)),
-        source_(source),
-        value_(field.value, &source, where_) {
+      : name_(field.key), where_("tensor " + printable(name_)), source_(source), value_(field.value, &source, where_) {
     check_unique_keys(value_);
   }
 
@@ -91,8 +86,8 @@ class Entry {
       if (to_string(candidate) == found) return candidate;
       known += (known.empty() ? "" : ", ") + std::string(to_string(candidate));
     }
-    throw Error(ErrorCode::kUnsupported, source_ + ": unsupported dtype " + printable(found) + " in " +
-                                             where_ + ": expected one of " + known);
+    throw Error(ErrorCode::kUnsupported,
+                source_ + ": unsupported dtype " + printable(found) + " in " + where_ + ": expected one of " + known);
   }
 
   Shape shape() const {
@@ -108,8 +103,7 @@ class Entry {
   std::pair<std::int64_t, std::int64_t> offsets(std::int64_t data_size) const {
     const json::Value value = part("data_offsets");
     const auto array = value.as_array();
-    if (array.size() != 2)
-      value.fail("expected [begin, end], found " + std::to_string(array.size()) + " values");
+    if (array.size() != 2) value.fail("expected [begin, end], found " + std::to_string(array.size()) + " values");
     std::int64_t ends[2] = {};
     std::size_t i = 0;
     for (const auto offset : array) {
@@ -156,17 +150,16 @@ void check_coverage(std::vector<StoredTensor>& tensors, std::size_t data_start, 
   for (const StoredTensor& tensor : tensors) {
     if (tensor.begin != expected) {
       bad(source, "tensor " + printable(tensor.name) +
-                      ": data_offsets: " + (tensor.begin < expected ? "overlap" : "hole") +
-                      ": expected to begin at " + std::to_string(expected - data_start) +
-                      (previous == nullptr ? "" : ", the end of tensor " + printable(previous->name)) +
-                      ", found " + std::to_string(tensor.begin - data_start));
+                      ": data_offsets: " + (tensor.begin < expected ? "overlap" : "hole") + ": expected to begin at " +
+                      std::to_string(expected - data_start) +
+                      (previous == nullptr ? "" : ", the end of tensor " + printable(previous->name)) + ", found " +
+                      std::to_string(tensor.begin - data_start));
     }
     expected = tensor.end;
     previous = &tensor;
   }
   if (expected != file_size) {
-    bad(source, "data: expected " + std::to_string(expected - data_start) +
-                    " bytes, the end of the last tensor" +
+    bad(source, "data: expected " + std::to_string(expected - data_start) + " bytes, the end of the last tensor" +
                     (previous == nullptr ? "" : " " + printable(previous->name)) + ", found " +
                     std::to_string(file_size - data_start));
   }
@@ -188,9 +181,9 @@ std::vector<StoredTensor> parse_safetensors(std::span<const std::byte> file, std
       check_metadata({field.value, &where, "__metadata__"});
       continue;
     }
-    tensors.push_back(Entry(field, file_name)
-                          .parse(static_cast<std::int64_t>(data_start),
-                                 static_cast<std::int64_t>(file.size() - data_start)));
+    tensors.push_back(
+        Entry(field, file_name)
+            .parse(static_cast<std::int64_t>(data_start), static_cast<std::int64_t>(file.size() - data_start)));
   }
   check_coverage(tensors, data_start, file.size(), source);
   return tensors;

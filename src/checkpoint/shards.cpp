@@ -56,8 +56,7 @@ void check_inside(const fs::path& file, const fs::path& boundary) {
   const auto [rest, unused] = std::mismatch(boundary.begin(), boundary.end(), target.begin(), target.end());
   if (rest != boundary.end()) {
     throw Error(ErrorCode::kBadFile, file.string() + ": expected a file inside " + boundary.string() +
-                                         ", found a link to " + target.string() +
-                                         " (put the file itself there)");
+                                         ", found a link to " + target.string() + " (put the file itself there)");
   }
 }
 
@@ -79,9 +78,8 @@ void check_present(const Shards& shards, const fs::path& folder) {
   }
   if (count == 0) return;
   if (count > kMaxListed) missing += " and " + std::to_string(count - kMaxListed) + " more";
-  std::string message = shards.index.string() + ": weight_map: expected " +
-                        std::to_string(shards.files.size()) + " files, " + std::to_string(count) +
-                        " missing: " + missing +
+  std::string message = shards.index.string() + ": weight_map: expected " + std::to_string(shards.files.size()) +
+                        " files, " + std::to_string(count) + " missing: " + missing +
                         " (an incomplete download? get them again with `hf download`)";
   if (is_file(folder / kSingleName)) {
     message += "; if the index is a leftover, delete it and model.safetensors is used";
@@ -126,14 +124,13 @@ Shards read_index(const fs::path& folder) {
 }
 
 [[noreturn]] void no_weights(const fs::path& folder, const std::vector<fs::path>& entries) {
-  static constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kOthers = {
-      {{".gguf", "GGUF"},
-       {".bin", "PyTorch"},
-       {".pth", "PyTorch"},
-       {".pt", "PyTorch"},
-       {".h5", "TensorFlow"},
-       {".msgpack", "Flax"},
-       {".onnx", "ONNX"}}};
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kOthers = {{{".gguf", "GGUF"},
+                                                                                            {".bin", "PyTorch"},
+                                                                                            {".pth", "PyTorch"},
+                                                                                            {".pt", "PyTorch"},
+                                                                                            {".h5", "TensorFlow"},
+                                                                                            {".msgpack", "Flax"},
+                                                                                            {".onnx", "ONNX"}}};
   for (const fs::path& entry : entries) {
     for (const auto& [extension, format] : kOthers) {
       if (entry.extension() != extension) continue;
@@ -185,8 +182,7 @@ void check_shards(const Shards& shards, const std::vector<std::vector<StoredTens
   std::sort(found.begin(), found.end());
   for (std::size_t i = 1; i < found.size(); ++i) {
     if (found[i].first != found[i - 1].first) continue;
-    throw Error(ErrorCode::kBadFile, shards.files[found[i].second].string() + ": tensor " +
-                                         printable(found[i].first) +
+    throw Error(ErrorCode::kBadFile, shards.files[found[i].second].string() + ": tensor " + printable(found[i].first) +
                                          ": expected in one file, also found in " +
                                          shards.files[found[i - 1].second].filename().string());
   }
@@ -205,9 +201,9 @@ void check_shards(const Shards& shards, const std::vector<std::vector<StoredTens
   for (const auto& [name, file] : found) {
     const auto place = std::lower_bound(shards.weight_map.begin(), shards.weight_map.end(), name, by_name);
     if (place != shards.weight_map.end() && place->first == name) continue;
-    throw Error(ErrorCode::kBadFile,
-                shards.index.string() + ": weight_map: expected every tensor of the shards, but " +
-                    printable(name) + " of " + shards.files[file].filename().string() + " is missing");
+    throw Error(ErrorCode::kBadFile, shards.index.string() + ": weight_map: expected every tensor of the shards, but " +
+                                         printable(name) + " of " + shards.files[file].filename().string() +
+                                         " is missing");
   }
 }
 

@@ -15,8 +15,7 @@ namespace vitrine {
 struct Shards {
   std::vector<std::filesystem::path> files;  // all exist, sorted by name
   std::filesystem::path index;               // model.safetensors.index.json; empty when there is none
-  std::vector<std::pair<std::string, std::size_t>>
-      weight_map;  // the index: tensor, position in files; by name
+  std::vector<std::pair<std::string, std::size_t>> weight_map;  // the index: tensor, position in files; by name
 };
 
 /// Finds them: what model.safetensors.index.json names when it is there, else model.safetensors, else every

@@ -13,9 +13,8 @@ namespace {
 /// Whether any tensor's name begins with `prefix`.
 bool has_prefix(const Checkpoint& checkpoint, std::string_view prefix) {
   const auto& tensors = checkpoint.tensors();
-  const auto place =
-      std::lower_bound(tensors.begin(), tensors.end(), prefix,
-                       [](const Tensor& tensor, std::string_view p) { return tensor.name < p; });
+  const auto place = std::lower_bound(tensors.begin(), tensors.end(), prefix,
+                                      [](const Tensor& tensor, std::string_view p) { return tensor.name < p; });
   return place != tensors.end() && place->name.starts_with(prefix);
 }
 
@@ -39,8 +38,7 @@ std::string_view same_ending(const Checkpoint& checkpoint, std::string_view name
   std::string_view found;
   for (const Tensor& tensor : checkpoint.tensors()) {
     const std::string_view other = tensor.name;
-    if (!other.ends_with(tail) ||
-        (other.size() > tail.size() && other[other.size() - tail.size() - 1] != '.'))
+    if (!other.ends_with(tail) || (other.size() > tail.size() && other[other.size() - tail.size() - 1] != '.'))
       continue;
     const auto end = std::mismatch(other.rbegin(), other.rend(), name.rbegin(), name.rend()).first;
     const auto shared = static_cast<std::size_t>(end - other.rbegin());
@@ -89,8 +87,8 @@ Tensor WeightScope::get(std::string_view name, const Shape& expected, std::strin
   if (tensor == nullptr) missing(*checkpoint_, full, expected, why);
   const std::string where = checkpoint_->file_of(*tensor).string() + ": tensor " + full + ": ";
   if (tensor->shape != expected) {
-    throw Error(ErrorCode::kBadFile, where + "expected shape " + to_string(expected) +
-                                         reason(*checkpoint_, why) + ", found " + to_string(tensor->shape));
+    throw Error(ErrorCode::kBadFile, where + "expected shape " + to_string(expected) + reason(*checkpoint_, why) +
+                                         ", found " + to_string(tensor->shape));
   }
   if (tensor->dtype != DType::kF32 && tensor->dtype != DType::kF16 && tensor->dtype != DType::kBF16) {
     throw Error(ErrorCode::kUnsupported,
@@ -100,9 +98,7 @@ Tensor WeightScope::get(std::string_view name, const Shape& expected, std::strin
   return *tensor;
 }
 
-bool WeightScope::has(std::string_view name) const {
-  return checkpoint_->find(prefix_ + std::string(name)) != nullptr;
-}
+bool WeightScope::has(std::string_view name) const { return checkpoint_->find(prefix_ + std::string(name)) != nullptr; }
 
 void WeightScope::ignore(std::string_view name) const { taken_->insert(prefix_ + std::string(name)); }
 

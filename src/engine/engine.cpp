@@ -42,7 +42,7 @@ int positive_or(int value, int fallback) { return value > 0 ? value : fallback; 
 
 class Engine::Impl {
  public:
-  Impl(const std::string& name, EngineOptions options);
+  Impl(const std::string& name, const EngineOptions& options);
 
   RequestId submit(Request request);
   void cancel(RequestId id) noexcept;
@@ -85,7 +85,7 @@ class Engine::Impl {
   std::vector<RequestId> cancelled_;
 };
 
-Engine::Impl::Impl(const std::string& name, EngineOptions options)
+Engine::Impl::Impl(const std::string& name, const EngineOptions& options)
     : checkpoint_(Checkpoint::open(resolve_model(name))),
       model_(make_model(checkpoint_)),
       kernels_(select_kernels(chosen_isa(options))),
@@ -109,9 +109,9 @@ Engine::Impl::Impl(const std::string& name, EngineOptions options)
   if (std::filesystem::exists(checkpoint_->folder() / "tokenizer.json")) {
     tokenizer = Tokenizer::load(checkpoint_->folder());
     if (tokenizer->vocab_size() > config.vocab_size) {
-      throw Error(ErrorCode::kBadFile, config.source + ": vocab_size: expected at least " +
-                                           std::to_string(tokenizer->vocab_size()) +
-                                           " for the ids of tokenizer.json, found " + std::to_string(config.vocab_size));
+      throw Error(ErrorCode::kBadFile,
+                  config.source + ": vocab_size: expected at least " + std::to_string(tokenizer->vocab_size()) +
+                      " for the ids of tokenizer.json, found " + std::to_string(config.vocab_size));
     }
     usable_vocab_ = tokenizer->vocab_size();
     const auto eos = read_tokenizer_config(checkpoint_->folder()).eos_token;
@@ -145,7 +145,8 @@ void Engine::Impl::fill_info(const EngineOptions& options) {
   info.workspace_bytes = workspace_.capacity();
   info.threads = pool_.size();
   info.isa = kernels_.name;
-  for (const KernelChoice& choice : kernel_choices()) info.isas.push_back({choice.name, choice.available, choice.reason});
+  for (const KernelChoice& choice : kernel_choices())
+    info.isas.push_back({choice.name, choice.available, choice.reason});
   info.warnings = model_->warnings();
   info.load_s = seconds_between(load_started_, Clock::now());
 }
@@ -278,8 +279,8 @@ void Engine::Impl::accept(Sequence& sequence, TokenId id) {
   const auto now = Clock::now();
   if (sequence.num_output() == 0) sequence.first_token = now;
   sequence.tokens.push_back(id);
-  const bool is_eos = !sequence.request.ignore_eos &&
-                      std::find(info.eos_ids.begin(), info.eos_ids.end(), id) != info.eos_ids.end();
+  const bool is_eos =
+      !sequence.request.ignore_eos && std::find(info.eos_ids.begin(), info.eos_ids.end(), id) != info.eos_ids.end();
   std::string text;
   if (sequence.decoder && !is_eos) text = sequence.stop.feed(sequence.decoder->push(id));
   if (is_eos || sequence.stop.stopped()) {
@@ -322,14 +323,17 @@ std::string Engine::Impl::explain_non_finite(Sequence& sequence) {
   for (std::int64_t first = 0; first < sequence.num_computed && !probe.where(); first += step_tokens_) {
     const std::int64_t rows = std::min(step_tokens_, sequence.num_computed - first);
     positions.resize(static_cast<std::size_t>(rows));
-    for (std::int64_t r = 0; r < rows; ++r) positions[static_cast<std::size_t>(r)] = static_cast<std::int32_t>(first + r);
+    for (std::int64_t r = 0; r < rows; ++r)
+      positions[static_cast<std::size_t>(r)] = static_cast<std::int32_t>(first + r);
     const SequenceSlice slice{0, rows, sequence.block_table};
     const std::int32_t last = static_cast<std::int32_t>(rows - 1);
     std::vector<float> hidden(static_cast<std::size_t>(model_->hidden_size()));
     const std::span tokens(sequence.tokens);
     model_->forward(context(&probe),
-                    {tokens.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(rows)), positions,
-                     {&slice, 1}, {&last, 1}},
+                    {tokens.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(rows)),
+                     positions,
+                     {&slice, 1},
+                     {&last, 1}},
                     cache_, {hidden.data(), 1, model_->hidden_size(), model_->hidden_size()});
   }
   return "the logits are not finite: NaN or infinity first appears in " + probe.where().value_or("the head");
@@ -338,8 +342,8 @@ std::string Engine::Impl::explain_non_finite(Sequence& sequence) {
 std::vector<TokenScore> Engine::Impl::read_out(std::span<const float> residual, int count) {
   const std::int64_t hidden_size = model_->hidden_size();
   if (static_cast<std::int64_t>(residual.size()) != hidden_size) {
-    throw Error(ErrorCode::kInvalidArgument, "residual: expected " + std::to_string(hidden_size) +
-                                                 " numbers, found " + std::to_string(residual.size()));
+    throw Error(ErrorCode::kInvalidArgument, "residual: expected " + std::to_string(hidden_size) + " numbers, found " +
+                                                 std::to_string(residual.size()));
   }
   std::vector<float> normed(residual.size());
   const MatrixView<float> row{normed.data(), 1, hidden_size, hidden_size};
@@ -354,8 +358,8 @@ Engine::Engine(Engine&&) noexcept = default;
 Engine& Engine::operator=(Engine&&) noexcept = default;
 Engine::~Engine() = default;
 
-Engine Engine::load(const std::string& model, EngineOptions options) {
-  return Engine(std::make_unique<Impl>(model, std::move(options)));
+Engine Engine::load(const std::string& model, const EngineOptions& options) {
+  return Engine(std::make_unique<Impl>(model, options));
 }
 
 std::filesystem::path find_model(const std::string& model) {

@@ -33,10 +33,14 @@ class FiniteProbe final : public Probe {
  private:
   static std::string name(ProbePoint point, int layer) {
     switch (point) {
-      case ProbePoint::kEmbedding: return "the embedding";
-      case ProbePoint::kAttentionOutput: return "layer " + std::to_string(layer) + ", attention";
-      case ProbePoint::kResidual: return "layer " + std::to_string(layer) + ", feed-forward";
-      default: return "the final norm";
+      case ProbePoint::kEmbedding:
+        return "the embedding";
+      case ProbePoint::kAttentionOutput:
+        return "layer " + std::to_string(layer) + ", attention";
+      case ProbePoint::kResidual:
+        return "layer " + std::to_string(layer) + ", feed-forward";
+      default:
+        return "the final norm";
     }
   }
 

@@ -56,8 +56,7 @@ struct Depth {
 
   /// From kDeepest on always the same.
   std::int32_t steps() const {
-    return d < kDeepest ? static_cast<std::int32_t>(std::bit_cast<std::uint64_t>(shifted_steps))
-                        : kDeepestSteps;
+    return d < kDeepest ? static_cast<std::int32_t>(std::bit_cast<std::uint64_t>(shifted_steps)) : kDeepestSteps;
   }
 };
 
@@ -166,19 +165,16 @@ void validate(const SamplingParams& params, std::int64_t vocab_size) {
     if (!holds) require(false, name, expected, to_text(found));
   };
   const auto finite = [](float x) { return std::isfinite(x); };
-  number(finite(params.temperature) && params.temperature >= 0, "temperature", "a number >= 0",
-         params.temperature);
+  number(finite(params.temperature) && params.temperature >= 0, "temperature", "a number >= 0", params.temperature);
   number(params.top_p > 0 && params.top_p <= 1, "top_p", "a number > 0 and <= 1", params.top_p);
   number(params.min_p >= 0 && params.min_p <= 1, "min_p", "a number from 0 to 1", params.min_p);
-  number(finite(params.repetition_penalty) && params.repetition_penalty > 0, "repetition_penalty",
-         "a number > 0", params.repetition_penalty);
-  number(std::abs(params.presence_penalty) <= 2, "presence_penalty", "a number from -2 to 2",
-         params.presence_penalty);
+  number(finite(params.repetition_penalty) && params.repetition_penalty > 0, "repetition_penalty", "a number > 0",
+         params.repetition_penalty);
+  number(std::abs(params.presence_penalty) <= 2, "presence_penalty", "a number from -2 to 2", params.presence_penalty);
   number(std::abs(params.frequency_penalty) <= 2, "frequency_penalty", "a number from -2 to 2",
          params.frequency_penalty);
   require(params.logit_bias.size() <= kMaxLogitBias, "logit_bias",
-          ("at most " + std::to_string(kMaxLogitBias) + " entries").c_str(),
-          std::to_string(params.logit_bias.size()));
+          ("at most " + std::to_string(kMaxLogitBias) + " entries").c_str(), std::to_string(params.logit_bias.size()));
   for (const auto& [id, bias] : params.logit_bias) {
     if (id < 0 || id >= vocab_size) {
       require(false, "logit_bias", ("token ids from 0 to " + std::to_string(vocab_size - 1)).c_str(),
@@ -280,9 +276,7 @@ bool Sampler::has_penalty() const noexcept {
   return params_.repetition_penalty != 1 || params_.frequency_penalty != 0 || params_.presence_penalty != 0;
 }
 
-bool Sampler::is_plain_argmax() const noexcept {
-  return greedy_ && !has_penalty() && params_.logit_bias.empty();
-}
+bool Sampler::is_plain_argmax() const noexcept { return greedy_ && !has_penalty() && params_.logit_bias.empty(); }
 
 void Sampler::count_prompt(std::span<const TokenId> prompt) {
   for (const TokenId id : prompt) {
@@ -352,8 +346,7 @@ void Sampler::apply_bias_and_penalties(std::span<float> logits) const {
     float& logit = logits[static_cast<std::size_t>(id)];
     const float before = logit;
     if (params_.repetition_penalty != 1) {
-      logit = saturate(
-          before, before < 0 ? before * params_.repetition_penalty : before / params_.repetition_penalty);
+      logit = saturate(before, before < 0 ? before * params_.repetition_penalty : before / params_.repetition_penalty);
     }
     if (count > 0) {
       logit -= static_cast<float>(count) * params_.frequency_penalty;
@@ -429,8 +422,7 @@ float Sampler::drop_below_kth() {
   const auto larger = [](const Entry& a, const Entry& b) { return a.value > b.value; };
   std::nth_element(entries_.begin(), entries_.begin() + (k - 1), entries_.end(), larger);
   const float kth = entries_[static_cast<std::size_t>(k - 1)].value;
-  const auto end =
-      std::partition(entries_.begin() + k, entries_.end(), [&](const Entry& e) { return e.value == kth; });
+  const auto end = std::partition(entries_.begin() + k, entries_.end(), [&](const Entry& e) { return e.value == kth; });
   entries_.erase(end, entries_.end());
   return kth;
 }
@@ -470,12 +462,9 @@ double Sampler::mass(std::span<const Entry> entries) const {
 Sampler::Window Sampler::partition(Window window, const Buckets& buckets, int wanted) {
   const auto begin = entries_.begin() + static_cast<std::ptrdiff_t>(window.first);
   const auto end = entries_.begin() + static_cast<std::ptrdiff_t>(window.last);
-  const auto own =
-      std::partition(begin, end, [&](const Entry& e) { return buckets.index(e.value) < wanted; });
-  const auto rest =
-      std::partition(own, end, [&](const Entry& e) { return buckets.index(e.value) == wanted; });
-  return {static_cast<std::size_t>(own - entries_.begin()),
-          static_cast<std::size_t>(rest - entries_.begin())};
+  const auto own = std::partition(begin, end, [&](const Entry& e) { return buckets.index(e.value) < wanted; });
+  const auto rest = std::partition(own, end, [&](const Entry& e) { return buckets.index(e.value) == wanted; });
+  return {static_cast<std::size_t>(own - entries_.begin()), static_cast<std::size_t>(rest - entries_.begin())};
 }
 
 /// The index, inside the window, of the entry at which the cumulative weight reaches `target`, when the
@@ -485,8 +474,7 @@ std::size_t Sampler::crossing(Window window, double before, double target) {
   constexpr std::size_t kSortAtMost = 64;
   constexpr std::size_t kHalveAtMost = 4096;
   if (window.last - window.first > kHalveAtMost) {
-    const Buckets buckets(std::span<const Entry>(entries_).subspan(window.first, window.last - window.first),
-                          scaled_);
+    const Buckets buckets(std::span<const Entry>(entries_).subspan(window.first, window.last - window.first), scaled_);
     const auto [wanted, above] = buckets.find(target - before);
     before += above;
     window = partition(window, buckets, wanted);

@@ -33,11 +33,11 @@ struct Sequence {
   std::optional<StreamDecoder> decoder;  // absent without a tokenizer
   std::vector<TokenId> tokens;           // prompt and output
   std::vector<BlockId> block_table;
-  std::int64_t num_computed = 0;         // tokens whose keys and values are in the cache
+  std::int64_t num_computed = 0;  // tokens whose keys and values are in the cache
   std::int64_t max_output = 0;
   bool cancelled = false;
   Generation result;
-  Clock::time_point started;             // first step
+  Clock::time_point started;  // first step
   Clock::time_point first_token;
 
   std::int64_t num_prompt() const noexcept { return static_cast<std::int64_t>(request.prompt_ids.size()); }

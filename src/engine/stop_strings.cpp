@@ -20,9 +20,7 @@ std::vector<std::uint32_t> borders_of(std::string_view text) {
 }
 
 void validate(std::span<const std::string> stop_strings) {
-  const auto fail = [](const std::string& message) {
-    throw Error(ErrorCode::kInvalidArgument, "stop: " + message);
-  };
+  const auto fail = [](const std::string& message) { throw Error(ErrorCode::kInvalidArgument, "stop: " + message); };
   if (stop_strings.size() > StopMatcher::kMaxStrings) {
     fail("expected at most " + std::to_string(StopMatcher::kMaxStrings) + " strings, found " +
          std::to_string(stop_strings.size()));

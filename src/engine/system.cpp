@@ -12,10 +12,14 @@ namespace vitrine {
 
 const char* to_string(FinishReason reason) noexcept {
   switch (reason) {
-    case FinishReason::kStop: return "stop";
-    case FinishReason::kLength: return "length";
-    case FinishReason::kCancelled: return "cancelled";
-    case FinishReason::kError: return "error";
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kCancelled:
+      return "cancelled";
+    case FinishReason::kError:
+      return "error";
   }
   return "error";
 }
@@ -33,7 +37,8 @@ std::int64_t available_memory() {
   std::int64_t used = 0;
   std::ifstream limit_file("/sys/fs/cgroup/memory.max");
   std::ifstream used_file("/sys/fs/cgroup/memory.current");
-  if (limit_file >> limit && used_file >> used) available = std::min(available, std::max<std::int64_t>(0, limit - used));
+  if (limit_file >> limit && used_file >> used)
+    available = std::min(available, std::max<std::int64_t>(0, limit - used));
   return available;
 }
 

@@ -12,9 +12,8 @@ std::vector<TokenScore> top_tokens(std::span<const float> logits, int count) {
   std::iota(ids.begin(), ids.end(), TokenId{0});
   const auto keep = std::min(ids.size(), static_cast<std::size_t>(std::max(count, 0)));
   const auto logit = [&](TokenId id) { return logits[static_cast<std::size_t>(id)]; };
-  std::partial_sort(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(keep), ids.end(), [&](TokenId a, TokenId b) {
-    return logit(a) > logit(b) || (logit(a) == logit(b) && a < b);
-  });
+  std::partial_sort(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(keep), ids.end(),
+                    [&](TokenId a, TokenId b) { return logit(a) > logit(b) || (logit(a) == logit(b) && a < b); });
   std::vector<TokenScore> top;
   if (keep == 0) return top;
   const double max = logit(ids[0]);

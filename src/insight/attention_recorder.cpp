@@ -16,13 +16,11 @@ std::vector<AttendedPosition> strongest_of(std::span<const double> weights, int 
   std::iota(order.begin(), order.end(), std::int64_t{0});
   const auto weight = [&](std::int64_t position) { return weights[static_cast<std::size_t>(position)]; };
   const auto kept = std::min(order.size(), static_cast<std::size_t>(count));
-  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(kept), order.end(),
-                    [&](std::int64_t a, std::int64_t b) {
-                      return weight(a) > weight(b) || (weight(a) == weight(b) && a < b);
-                    });
+  std::partial_sort(
+      order.begin(), order.begin() + static_cast<std::ptrdiff_t>(kept), order.end(),
+      [&](std::int64_t a, std::int64_t b) { return weight(a) > weight(b) || (weight(a) == weight(b) && a < b); });
   std::vector<AttendedPosition> strongest;
-  for (std::size_t i = 0; i < kept && weight(order[i]) > 0; ++i)
-    strongest.push_back({order[i], weight(order[i])});
+  for (std::size_t i = 0; i < kept && weight(order[i]) > 0; ++i) strongest.push_back({order[i], weight(order[i])});
   return strongest;
 }
 

@@ -16,13 +16,12 @@ namespace {
 
 void check_arguments(const Request& request, const ExplainOptions& options) {
   if (request.probe != nullptr) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "explain: the request has a probe of its own; explain needs its place");
+    throw Error(ErrorCode::kInvalidArgument, "explain: the request has a probe of its own; explain needs its place");
   }
   if (options.top < 1 || options.positions < 0) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "explain: expected top of at least 1 and positions of at least 0, found " +
-                    std::to_string(options.top) + " and " + std::to_string(options.positions));
+    throw Error(ErrorCode::kInvalidArgument, "explain: expected top of at least 1 and positions of at least 0, found " +
+                                                 std::to_string(options.top) + " and " +
+                                                 std::to_string(options.positions));
   }
 }
 
@@ -37,8 +36,7 @@ Contribution contribution(std::span<const float> before, std::span<const float> 
 }
 
 TokenPlace place_of(TokenId id, const std::vector<TokenScore>& ordered) {
-  const auto it =
-      std::find_if(ordered.begin(), ordered.end(), [&](const TokenScore& t) { return t.id == id; });
+  const auto it = std::find_if(ordered.begin(), ordered.end(), [&](const TokenScore& t) { return t.id == id; });
   if (it == ordered.end()) return {};
   return {it - ordered.begin() + 1, it->probability};
 }
@@ -63,8 +61,7 @@ std::vector<ExplainedToken> explain_tokens(const Engine& engine, const std::vect
   VITRINE_CHECK(embedding_norms.size() == ids.size());
   std::vector<ExplainedToken> tokens;
   for (std::size_t i = 0; i < ids.size(); ++i) {
-    tokens.push_back(
-        {ids[i], engine.tokenizer() ? engine.tokenizer()->decode({&ids[i], 1}) : "", embedding_norms[i]});
+    tokens.push_back({ids[i], engine.tokenizer() ? engine.tokenizer()->decode({&ids[i], 1}) : "", embedding_norms[i]});
   }
   return tokens;
 }

@@ -18,8 +18,8 @@ class FirstTokenProbe final : public Probe {
 
   bool wants(ProbePoint point, int layer) const noexcept override {
     if (complete_) return false;
-    return point == ProbePoint::kFinalNorm || std::any_of(recorders_.begin(), recorders_.end(),
-                                                          [&](Probe* r) { return r->wants(point, layer); });
+    return point == ProbePoint::kFinalNorm ||
+           std::any_of(recorders_.begin(), recorders_.end(), [&](Probe* r) { return r->wants(point, layer); });
   }
 
   void record(ProbePoint point, int layer, ProbeMatrix values) override {

@@ -16,18 +16,14 @@ namespace vitrine {
 class StreamRecorder final : public Probe {
  public:
   explicit StreamRecorder(std::int64_t num_layers)
-      : after_attention_(static_cast<std::size_t>(num_layers)),
-        after_block_(static_cast<std::size_t>(num_layers)) {}
+      : after_attention_(static_cast<std::size_t>(num_layers)), after_block_(static_cast<std::size_t>(num_layers)) {}
 
   bool wants(ProbePoint point, int) const noexcept override {
-    return point == ProbePoint::kEmbedding || point == ProbePoint::kAttentionOutput ||
-           point == ProbePoint::kResidual;
+    return point == ProbePoint::kEmbedding || point == ProbePoint::kAttentionOutput || point == ProbePoint::kResidual;
   }
 
   void record(ProbePoint point, int layer, ProbeMatrix values) override {
-    const auto row = [&](std::int64_t r) {
-      return std::span(values.row(r), static_cast<std::size_t>(values.cols));
-    };
+    const auto row = [&](std::int64_t r) { return std::span(values.row(r), static_cast<std::size_t>(values.cols)); };
     if (point == ProbePoint::kEmbedding) {
       for (std::int64_t r = 0; r < values.rows; ++r) embedding_norms_.push_back(l2_norm(row(r)));
     }

@@ -269,8 +269,8 @@ __m256 exp(__m256 x) {
   const __m256 tiny = _mm256_cmp_ps(x, lowest, _CMP_LT_OQ);
   x = _mm256_min_ps(_mm256_set1_ps(88.3f), x);
   x = _mm256_max_ps(lowest, x);
-  const __m256 n = _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(1.44269504f)),
-                                   _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  const __m256 n =
+      _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(1.44269504f)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
   __m256 r = _mm256_fnmadd_ps(n, _mm256_set1_ps(0.693145752f), x);  // ln 2 in two parts: the first has few bits
   r = _mm256_fnmadd_ps(n, _mm256_set1_ps(1.42860677e-6f), r);
   __m256 p = _mm256_set1_ps(1.0f / 5040);

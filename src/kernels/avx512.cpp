@@ -25,8 +25,7 @@ struct F32 {
 
 struct F16 {
   static __m512 load(const void* p, std::int64_t i) {
-    return _mm512_cvtph_ps(
-        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(static_cast<const char*>(p) + 2 * i)));
+    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(static_cast<const char*>(p) + 2 * i)));
   }
   static __m512 load(const void* p, std::int64_t i, __mmask16 mask) {
     return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask, static_cast<const char*>(p) + 2 * i));
@@ -132,12 +131,23 @@ void matmul(const MatmulTask& task) {
   std::int64_t m = 0;
   for (; m + 6 <= task.m; m += 6) rows<W, 6>(task, m);
   switch (task.m - m) {
-    case 1: rows<W, 1>(task, m); break;
-    case 2: rows<W, 2>(task, m); break;
-    case 3: rows<W, 3>(task, m); break;
-    case 4: rows<W, 4>(task, m); break;
-    case 5: rows<W, 5>(task, m); break;
-    default: break;
+    case 1:
+      rows<W, 1>(task, m);
+      break;
+    case 2:
+      rows<W, 2>(task, m);
+      break;
+    case 3:
+      rows<W, 3>(task, m);
+      break;
+    case 4:
+      rows<W, 4>(task, m);
+      break;
+    case 5:
+      rows<W, 5>(task, m);
+      break;
+    default:
+      break;
   }
 }
 

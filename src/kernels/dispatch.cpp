@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/dispatch.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #include <vitrine/error.h>
 
 namespace vitrine {
@@ -14,10 +17,16 @@ struct Table {
 };
 
 #if defined(__x86_64__)
-// __builtin_cpu_supports also asks the operating system whether it keeps the wide registers (xgetbv).
-bool has_avx2() {
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+/// Clang 14 does not know the name "f16c": leaf 1, ECX bit 29.
+bool has_f16c() {
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx >> 29 & 1u) != 0;
 }
+// __builtin_cpu_supports also asks the operating system whether it keeps the wide registers (xgetbv).
+bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c(); }
 bool has_avx512() {
   return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
@@ -65,8 +74,7 @@ Kernels select_kernels(const std::string& name) {
   if (!name.empty() && !found) {
     std::string known;
     for (const Table& table : kTables) known += std::string(known.empty() ? "" : ", ") + table.name;
-    throw Error(ErrorCode::kInvalidArgument,
-                "unknown kernel table \"" + name + "\": expected one of " + known);
+    throw Error(ErrorCode::kInvalidArgument, "unknown kernel table \"" + name + "\": expected one of " + known);
   }
   return kernels;
 }

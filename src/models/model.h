@@ -15,7 +15,7 @@ namespace vitrine {
 
 /// What a part of a model weighs.
 struct PartSize {
-  std::string part;             // "embedding", "attention", "feed-forward", "norms", "head"
+  std::string part;  // "embedding", "attention", "feed-forward", "norms", "head"
   std::int64_t parameters = 0;
   std::int64_t bytes = 0;
 };

@@ -135,7 +135,8 @@ class Qwen3 final : public Model {
                                   std::span<const std::int32_t> rows) {
     const auto out = context.workspace.matrix<float>(static_cast<std::int64_t>(rows.size()), x.cols);
     for (std::int64_t r = 0; r < out.rows; ++r) {
-      std::memcpy(out.row(r), x.row(rows[static_cast<std::size_t>(r)]), static_cast<std::size_t>(x.cols) * sizeof(float));
+      std::memcpy(out.row(r), x.row(rows[static_cast<std::size_t>(r)]),
+                  static_cast<std::size_t>(x.cols) * sizeof(float));
     }
     return out;
   }
@@ -146,7 +147,8 @@ class Qwen3 final : public Model {
     const WeightScope model = root.sub("model");
     embedding_ = model.get("embed_tokens.weight", {config_.vocab_size, hidden}, "vocab_size, hidden_size");
     count("embedding", embedding_);
-    for (std::int64_t i = 0; i < config_.num_hidden_layers; ++i) layers_.push_back(bind_layer(model.sub("layers", i), i));
+    for (std::int64_t i = 0; i < config_.num_hidden_layers; ++i)
+      layers_.push_back(bind_layer(model.sub("layers", i), i));
     norm_ = take_norm(model, "norm.weight", hidden, "hidden_size");
     head_ = Head(Linear(bind_head(root)));
     report_unused(root);

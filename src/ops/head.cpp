@@ -12,8 +12,8 @@ namespace {
 /// Keeps the better of two; ties go to the lower id, since chunks and threads come in any order.
 void merge(Head::Best& best, const Head::Best& other) {
   const bool finite = best.finite && other.finite;
-  const bool wins = other.id >= 0 && (best.id < 0 || other.logit > best.logit ||
-                                      (other.logit == best.logit && other.id < best.id));
+  const bool wins =
+      other.id >= 0 && (best.id < 0 || other.logit > best.logit || (other.logit == best.logit && other.id < best.id));
   if (wins) best = other;
   best.finite = finite;
 }

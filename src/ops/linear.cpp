@@ -9,10 +9,15 @@ namespace vitrine {
 
 StorageType storage_of(DType dtype) {
   switch (dtype) {
-    case DType::kF32: return kStoreF32;
-    case DType::kF16: return kStoreF16;
-    case DType::kBF16: return kStoreBF16;
-    default: VITRINE_CHECK(!"a weight of this type"); return kStoreF32;
+    case DType::kF32:
+      return kStoreF32;
+    case DType::kF16:
+      return kStoreF16;
+    case DType::kBF16:
+      return kStoreBF16;
+    default:
+      VITRINE_CHECK(!"a weight of this type");
+      return kStoreF32;
   }
 }
 

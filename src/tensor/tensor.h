@@ -13,7 +13,23 @@ namespace vitrine {
 
 /// Element types a checkpoint can hold. Only F32, F16 and BF16 can be weights; the others are known so that a file
 /// with an unused tensor of another type still loads (names: the safetensors format).
-enum class DType : std::uint8_t { kF64, kF32, kF16, kBF16, kI64, kI32, kI16, kI8, kU64, kU32, kU16, kU8, kBool, kF8E4M3, kF8E5M2 };
+enum class DType : std::uint8_t {
+  kF64,
+  kF32,
+  kF16,
+  kBF16,
+  kI64,
+  kI32,
+  kI16,
+  kI8,
+  kU64,
+  kU32,
+  kU16,
+  kU8,
+  kBool,
+  kF8E4M3,
+  kF8E5M2
+};
 
 /// Bytes of one element.
 std::int64_t size_of(DType dtype) noexcept;
@@ -48,8 +64,7 @@ struct MatrixView {
     return {row(begin), count, cols, stride};
   }
   operator MatrixView<const T>() const noexcept  // NOLINT: views of mutable data serve as views of const data
-    requires(!std::is_const_v<T>)
-  {
+      requires(!std::is_const_v<T>) {
     return {data, rows, cols, stride};
   }
 };

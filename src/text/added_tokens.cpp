@@ -60,8 +60,8 @@ bool AddedTokenMatcher::next(std::string_view text, std::size_t from, Match& mat
       continue;
     }
     const Token& found = tokens_[token];
-    if (found.single_word && ((pos > 0 && is_at(text, previous(text, pos), unicode::kWord)) ||
-                              is_at(text, end, unicode::kWord))) {
+    if (found.single_word &&
+        ((pos > 0 && is_at(text, previous(text, pos), unicode::kWord)) || is_at(text, end, unicode::kWord))) {
       pos = next_candidate(text, end);  // as Hugging Face: nothing inside a refused match is looked at again
       continue;
     }

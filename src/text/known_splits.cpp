@@ -11,8 +11,8 @@ namespace {
 #define VITRINE_SPACES R"(|\s*[\r\n]+|\s+(?!\S)|\s+)"
 constexpr std::string_view kQwen2Pattern =
     VITRINE_CONTRACTIONS R"([^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*)" VITRINE_SPACES;
-constexpr std::string_view kQwen35Pattern = VITRINE_CONTRACTIONS
-    R"([^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*)" VITRINE_SPACES;
+constexpr std::string_view kQwen35Pattern =
+    VITRINE_CONTRACTIONS R"([^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*)" VITRINE_SPACES;
 constexpr std::string_view kLlama3Pattern =
     VITRINE_CONTRACTIONS R"([^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*)" VITRINE_SPACES;
 #undef VITRINE_CONTRACTIONS

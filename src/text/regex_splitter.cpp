@@ -15,7 +15,7 @@
 namespace vitrine {
 namespace {
 
-constexpr std::size_t kMaxPattern = 8192;  // bytes; the longest known one has 250
+constexpr std::size_t kMaxPattern = 8192;         // bytes; the longest known one has 250
 constexpr std::uint32_t kHeapLimit = 256 * 1024;  // KiB, of the interpreter
 
 [[noreturn]] void refuse(const std::string& what) {
@@ -62,18 +62,32 @@ class Translator {
     };
     constexpr std::string_view kWordClass = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
     switch (c) {
-      case 's': return take("\\p{White_Space}");
-      case 'S': return take("\\P{White_Space}");
-      case 'd': return take("\\p{Nd}");
-      case 'D': return take("\\P{Nd}");
-      case 'w': return take(in_class_ ? std::string(kWordClass) : "[" + std::string(kWordClass) + "]");
+      case 's':
+        return take("\\p{White_Space}");
+      case 'S':
+        return take("\\P{White_Space}");
+      case 'd':
+        return take("\\p{Nd}");
+      case 'D':
+        return take("\\P{Nd}");
+      case 'w':
+        return take(in_class_ ? std::string(kWordClass) : "[" + std::string(kWordClass) + "]");
       case 'W':
         if (in_class_) break;
         return take("[^" + std::string(kWordClass) + "]");
-      case 'v': return take("\\x{0B}");
-      case 'r': case 'n': case 't': case 'f': return take(in_.substr(pos_, 2));
-      case 'p': case 'P': return property();
-      case 'u': case 'x': return code_point();
+      case 'v':
+        return take("\\x{0B}");
+      case 'r':
+      case 'n':
+      case 't':
+      case 'f':
+        return take(in_.substr(pos_, 2));
+      case 'p':
+      case 'P':
+        return property();
+      case 'u':
+      case 'x':
+        return code_point();
       default:
         if (static_cast<unsigned char>(c) < 0x80 && std::ispunct(static_cast<unsigned char>(c)) != 0) {
           return take(in_.substr(pos_, 2));
@@ -93,7 +107,8 @@ class Translator {
       out_ += '^';
       name.erase(0, 1);
     }
-    if (name.empty() || !std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isalpha(c) || c == '_'; })) {
+    if (name.empty() ||
+        !std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isalpha(c) || c == '_'; })) {
       refuse("the property \"" + name + '"');
     }
     out_ += name.size() <= 2 ? name : "sc:" + name;
@@ -232,8 +247,10 @@ void RegexSplitter::split(std::string_view text, std::vector<std::size_t>& ends)
     if (result == PCRE2_ERROR_JIT_STACKLIMIT) result = attempt(PCRE2_NO_JIT);  // this one keeps its stack on the heap
     if (result == PCRE2_ERROR_NOMATCH) break;
     if (result < 0) {
-      throw Error(ErrorCode::kTooLarge, "the tokenizer's regular expression takes too many steps or too much memory "
-                                        "on this text (PCRE2 error " + std::to_string(result) + ")");
+      throw Error(ErrorCode::kTooLarge,
+                  "the tokenizer's regular expression takes too many steps or too much memory "
+                  "on this text (PCRE2 error " +
+                      std::to_string(result) + ")");
     }
     if (range[0] > done) ends.push_back(range[0]);
     if (range[1] > range[0]) {

@@ -45,8 +45,7 @@ class Loader {
 
  private:
   [[noreturn]] void unsupported(const json::Value& where, const std::string& what) const {
-    throw Error(ErrorCode::kUnsupported,
-                source_ + ": " + (where.path().empty() ? "" : where.path() + ": ") + what);
+    throw Error(ErrorCode::kUnsupported, source_ + ": " + (where.path().empty() ? "" : where.path() + ": ") + what);
   }
 
   /// The string member `type` of a component.
@@ -135,7 +134,8 @@ class Loader {
   void read_processor(const json::Value& processor) {
     const std::string_view type = type_of(processor);
     if (type == "ByteLevel") return;  // moves offsets only
-    if (type != "TemplateProcessing") unsupported_type(processor, "ByteLevel, or a TemplateProcessing that adds nothing");
+    if (type != "TemplateProcessing")
+      unsupported_type(processor, "ByteLevel, or a TemplateProcessing that adds nothing");
     const json::Value single = processor.at("single");
     std::size_t index = 0;
     for (const simdjson::dom::element element : single.as_array()) {
@@ -314,7 +314,8 @@ class Loader {
     }
     const auto added = guarded(entry, [&] { return parts_.vocabulary.add_literal(token.id, token.content); });
     if (added == Vocabulary::Added::kDuplicateToken) {
-      entry.fail("the id " + std::to_string(token.id) + " of " + quote(token.content) + " is not the one it has in model.vocab");
+      entry.fail("the id " + std::to_string(token.id) + " of " + quote(token.content) +
+                 " is not the one it has in model.vocab");
     }
     if (added == Vocabulary::Added::kDuplicateId) {
       entry.fail("the id " + std::to_string(token.id) + " of " + quote(token.content) + " belongs to another token");

@@ -36,7 +36,8 @@ class Vocabulary {
   /// The id whose spelling (valid UTF-8) this is, in the vocabulary or among the added tokens.
   TokenId find(std::string_view spelled) const;
   bool has(TokenId id) const noexcept {
-    return id >= 0 && static_cast<std::size_t>(id) < extents_.size() && extents_[static_cast<std::size_t>(id)].present();
+    return id >= 0 && static_cast<std::size_t>(id) < extents_.size() &&
+           extents_[static_cast<std::size_t>(id)].present();
   }
   /// Empty for ids without a token.
   std::string_view bytes(TokenId id) const noexcept;

@@ -21,9 +21,9 @@ std::string utf8(std::u32string_view points) {
 /// utf8proc's own NFC, correct but quadratic in runs of marks.
 std::string reference_nfc(const std::string& text) {
   utf8proc_uint8_t* out = nullptr;
-  const auto length = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                                   static_cast<utf8proc_ssize_t>(text.size()), &out,
-                                   static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+  const auto length =
+      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()),
+                   &out, static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
   std::string result(reinterpret_cast<const char*>(out), static_cast<std::size_t>(length));
   std::free(out);
   return result;
@@ -106,8 +106,8 @@ TEST(Nfc, Examples) {
   EXPECT_EQ(nfc("e\u0301"), "é");
   EXPECT_EQ(nfc("xe\u0301y"), "xéy");
   EXPECT_EQ(nfc("\u212B"), "Å");
-  EXPECT_EQ(nfc("\u0958"), "\u0915\u093C");                    // excluded from composition
-  EXPECT_EQ(nfc("q\u0307\u0323"), "q\u0323\u0307");            // order only
+  EXPECT_EQ(nfc("\u0958"), "\u0915\u093C");          // excluded from composition
+  EXPECT_EQ(nfc("q\u0307\u0323"), "q\u0323\u0307");  // order only
   EXPECT_EQ(nfc("\u1E9B\u0323"), "\u1E9B\u0323");
   EXPECT_EQ(nfc("\u1100\u1161\u11A8"), "\uAC01");
   EXPECT_EQ(nfc("\uAC00\u11A8"), "\uAC01");
@@ -193,7 +193,8 @@ TEST(CharTable, ClassesAsUtf8proc) {
     ASSERT_EQ((flags & kNumber) != 0, category[0] == 'N') << static_cast<unsigned>(point);
     ASSERT_TRUE(category[0] != 'Z' || (flags & kSpace) != 0) << static_cast<unsigned>(point);
   }
-  for (const char32_t space : std::u32string(U"\t\n\v\f\r \u0085\u00A0\u1680\u2000\u200A\u2028\u2029\u202F\u205F\u3000")) {
+  for (const char32_t space :
+       std::u32string(U"\t\n\v\f\r \u0085\u00A0\u1680\u2000\u200A\u2028\u2029\u202F\u205F\u3000")) {
     EXPECT_TRUE(table.flags(space) & kSpace) << static_cast<unsigned>(space);
   }
   for (const char32_t other : {0x00, 0x1C, 0x1F, 0x180E, 0x200B, 0x2060, 0xFEFF}) {

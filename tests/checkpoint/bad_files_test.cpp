@@ -45,8 +45,7 @@ INSTANTIATE_TEST_SUITE_P(All, BadCheckpoint, testing::ValuesIn(test::bad_checkpo
 
 TEST(BadFiles, NamesAreUnique) {
   std::unordered_set<std::string> names;
-  for (const test::BadFile& file : test::bad_checkpoints())
-    EXPECT_TRUE(names.insert(file.name).second) << file.name;
+  for (const test::BadFile& file : test::bad_checkpoints()) EXPECT_TRUE(names.insert(file.name).second) << file.name;
   EXPECT_GE(names.size(), 60U);
 }
 
@@ -61,8 +60,7 @@ TEST(BadFiles, GoodModelsTheyStartFromOpen) {
 
 TEST(BadFiles, WritesThemAllOnRequest) {
   const char* target = std::getenv("VITRINE_DUMP_BAD_FILES");
-  if (target == nullptr)
-    GTEST_SKIP() << "set VITRINE_DUMP_BAD_FILES to a folder to get one model folder a case";
+  if (target == nullptr) GTEST_SKIP() << "set VITRINE_DUMP_BAD_FILES to a folder to get one model folder a case";
   for (const test::BadFile& file : test::bad_checkpoints()) {
     const std::filesystem::path folder = std::filesystem::path(target) / file.name;
     std::filesystem::remove_all(folder);

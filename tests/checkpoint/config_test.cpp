@@ -28,9 +28,7 @@ ModelConfig with_null(const std::string& key) {
   return parse_model_config(json.dump(), "config.json");
 }
 
-GenerationConfig generation(const Json& json) {
-  return parse_generation_config(json.dump(), "generation_config.json");
-}
+GenerationConfig generation(const Json& json) { return parse_generation_config(json.dump(), "generation_config.json"); }
 
 TEST(Config, ReadsThePublishedForm) {
   const ModelConfig config = read_model_config(test::data_path("models/qwen3-tiny"));
@@ -84,8 +82,7 @@ TEST(Config, AbsentKeysHaveTheClassDefaults) {
   }
   EXPECT_EQ(with({{"num_key_value_heads", nullptr}, {"num_attention_heads", 64}}).num_key_value_heads, 32);
   EXPECT_EQ(with_null("num_key_value_heads").num_key_value_heads, 4);
-  for (const char* key :
-       {"sliding_window", "layer_types", "quantization_config", "rope_scaling", "rope_parameters"}) {
+  for (const char* key : {"sliding_window", "layer_types", "quantization_config", "rope_scaling", "rope_parameters"}) {
     EXPECT_NO_THROW(with_null(key)) << key;
   }
 }
@@ -154,9 +151,8 @@ TEST(Config, RopeParametersWinAndGapsAreFilled) {
 
 TEST(Config, SlidingWindows) {
   EXPECT_EQ(with({{"sliding_window", 8}}).layer_windows, (Windows{0, 0, 0}));
-  EXPECT_EQ(
-      with({{"sliding_window", 8}, {"use_sliding_window", false}, {"max_window_layers", 1}}).layer_windows,
-      (Windows{0, 0, 0}));
+  EXPECT_EQ(with({{"sliding_window", 8}, {"use_sliding_window", false}, {"max_window_layers", 1}}).layer_windows,
+            (Windows{0, 0, 0}));
   const Json on = {{"sliding_window", 8}, {"use_sliding_window", true}, {"max_window_layers", 1}};
   EXPECT_EQ(with(on).layer_windows, (Windows{0, 8, 8}));
   Json explicit_types = on;

@@ -73,12 +73,10 @@ TEST_F(HubCache, AFolderIsItself) {
 }
 
 TEST_F(HubCache, TheVariablesCountInTheirOrder) {
-  const fs::path roots[] = {temp_.path() / "home/.cache/huggingface/hub",
-                            temp_.path() / "xdg/huggingface/hub", temp_.path() / "hf/hub",
-                            temp_.path() / "direct"};
+  const fs::path roots[] = {temp_.path() / "home/.cache/huggingface/hub", temp_.path() / "xdg/huggingface/hub",
+                            temp_.path() / "hf/hub", temp_.path() / "direct"};
   const auto expect_root = [&](const fs::path& root) {
-    expect_error("org/tiny", ErrorCode::kNotFound,
-                 {(root / "models--org--tiny").string(), "hf download org/tiny"});
+    expect_error("org/tiny", ErrorCode::kNotFound, {(root / "models--org--tiny").string(), "hf download org/tiny"});
     const fs::path snapshot = write_snapshot(root, "0123abcd");
     EXPECT_EQ(resolve_model("org/tiny"), snapshot);
   };
@@ -90,8 +88,7 @@ TEST_F(HubCache, TheVariablesCountInTheirOrder) {
   set("HF_HUB_CACHE", temp_.path() / "direct");
   expect_root(roots[3]);
   set("HF_HUB_CACHE", "~/.cache/huggingface/hub");
-  EXPECT_EQ(resolve_model("org/tiny").lexically_normal(),
-            (roots[0] / "models--org--tiny/snapshots/0123abcd"));
+  EXPECT_EQ(resolve_model("org/tiny").lexically_normal(), (roots[0] / "models--org--tiny/snapshots/0123abcd"));
   set("HF_HUB_CACHE", "");
   EXPECT_EQ(resolve_model("org/tiny"), roots[2] / "models--org--tiny/snapshots/0123abcd");
 }
@@ -135,8 +132,8 @@ TEST_F(HubCache, IncompleteSnapshotsAreNamed) {
 }
 
 TEST_F(HubCache, OddNamesAreRefused) {
-  for (const char* name : {"org/..", "or..g/x", "org/a b", "org/$x", "org/-x", "org/x--y", "-org/x",
-                           "org/a\\b", "org/\x1b[2J", "org/mod\xC3\xA8le"}) {
+  for (const char* name : {"org/..", "or..g/x", "org/a b", "org/$x", "org/-x", "org/x--y", "-org/x", "org/a\\b",
+                           "org/\x1b[2J", "org/mod\xC3\xA8le"}) {
     expect_error(name, ErrorCode::kInvalidArgument, {"ORG/NAME"});
   }
   expect_error("org/" + std::string(97, 'a'), ErrorCode::kInvalidArgument, {"ORG/NAME"});
@@ -151,8 +148,7 @@ TEST_F(HubCache, AFileIsNoModel) {
   test::write_file(temp_.path() / "x.gguf", "GGUF");
   test::write_file(temp_.path() / "config.json", "{}");
   expect_error((temp_.path() / "x.gguf").string(), ErrorCode::kUnsupported, {"x.gguf", "GGUF"});
-  expect_error((temp_.path() / "config.json").string(), ErrorCode::kInvalidArgument,
-               {"expected a model folder"});
+  expect_error((temp_.path() / "config.json").string(), ErrorCode::kInvalidArgument, {"expected a model folder"});
 }
 
 TEST_F(HubCache, WithoutAnyVariableItSaysSo) {

@@ -17,11 +17,10 @@ std::vector<StoredTensor> parse(std::string_view file) {
 }
 
 TEST(Safetensors, ReadsWhatTheHeaderSays) {
-  const auto tensors =
-      parse(test::safetensors_bytes(R"({"__metadata__":{"format":"pt"},)"
-                                    R"("b":{"dtype":"F32","shape":[2,3],"data_offsets":[4,28]},)"
-                                    R"("a":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]}}   )",
-                                    28));
+  const auto tensors = parse(test::safetensors_bytes(R"({"__metadata__":{"format":"pt"},)"
+                                                     R"("b":{"dtype":"F32","shape":[2,3],"data_offsets":[4,28]},)"
+                                                     R"("a":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]}}   )",
+                                                     28));
   ASSERT_EQ(tensors.size(), 2U);
   EXPECT_EQ(tensors[0].name, "a");
   EXPECT_EQ(tensors[0].dtype, DType::kBF16);
@@ -33,10 +32,9 @@ TEST(Safetensors, ReadsWhatTheHeaderSays) {
 }
 
 TEST(Safetensors, ReadsEveryDType) {
-  for (const char* name : {"F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8", "U64", "U32", "U16", "U8",
-                           "BOOL", "F8_E4M3", "F8_E5M2"}) {
-    const std::string entry =
-        R"({"t":{"dtype":")" + std::string(name) + R"(","shape":[0],"data_offsets":[0,0]}})";
+  for (const char* name : {"F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8", "U64", "U32", "U16", "U8", "BOOL",
+                           "F8_E4M3", "F8_E5M2"}) {
+    const std::string entry = R"({"t":{"dtype":")" + std::string(name) + R"(","shape":[0],"data_offsets":[0,0]}})";
     const auto tensors = parse(test::safetensors_bytes(entry, 0));
     ASSERT_EQ(tensors.size(), 1U);
     EXPECT_EQ(to_string(tensors[0].dtype), name);
@@ -45,19 +43,18 @@ TEST(Safetensors, ReadsEveryDType) {
 
 TEST(Safetensors, AcceptsScalarsEmptyTensorsAndEmptyFiles) {
   EXPECT_TRUE(parse(test::safetensors_bytes("{}", 0)).empty());
-  const auto tensors = parse(test::safetensors_bytes(
-      R"({"scalar":{"dtype":"F32","shape":[],"data_offsets":[0,4]},)"
-      R"("none":{"dtype":"F32","shape":[0,9223372036854775807],"data_offsets":[4,4]},)"
-      R"("nothing":{"dtype":"F32","shape":[3,0],"data_offsets":[0,0]}})",
-      4));
+  const auto tensors =
+      parse(test::safetensors_bytes(R"({"scalar":{"dtype":"F32","shape":[],"data_offsets":[0,4]},)"
+                                    R"("none":{"dtype":"F32","shape":[0,9223372036854775807],"data_offsets":[4,4]},)"
+                                    R"("nothing":{"dtype":"F32","shape":[3,0],"data_offsets":[0,0]}})",
+                                    4));
   EXPECT_EQ(tensors.size(), 3U);
 }
 
 TEST(Safetensors, NamesMayHoldAnything) {
-  const auto tensors =
-      parse(test::safetensors_bytes(R"({"":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
-                                    R"("\u0000\n":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
-                                    2));
+  const auto tensors = parse(test::safetensors_bytes(R"({"":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
+                                                     R"("\u0000\n":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
+                                                     2));
   ASSERT_EQ(tensors.size(), 2U);
   EXPECT_EQ(tensors[0].name, "");
   EXPECT_EQ(tensors[1].name, std::string_view("\0\n", 2));
@@ -65,8 +62,7 @@ TEST(Safetensors, NamesMayHoldAnything) {
 
 TEST(Safetensors, MessagesHoldNoControlCharacters) {
   try {
-    parse(
-        test::safetensors_bytes(R"({"\u001b[2J":{"dtype":"\u009b1m","shape":[1],"data_offsets":[0,1]}})", 1));
+    parse(test::safetensors_bytes(R"({"\u001b[2J":{"dtype":"\u009b1m","shape":[1],"data_offsets":[0,1]}})", 1));
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kUnsupported);

@@ -38,8 +38,7 @@ TEST(Shards, AllLayoutsGiveTheSameTensors) {
       {{"model.safetensors"}, true},
       {{"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"}, true},
       {{"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"}, false},
-      {{"model.safetensors-00001-of-00002.safetensors", "model.safetensors-00002-of-00002.safetensors"},
-       true},
+      {{"model.safetensors-00001-of-00002.safetensors", "model.safetensors-00002-of-00002.safetensors"}, true},
       {{"weights.safetensors"}, false},
       {{"zebra.safetensors", "Ape.safetensors", "ähre.safetensors"}, true},
   };
@@ -61,8 +60,7 @@ TEST(Shards, TheIndexDecidesWhichFilesCount) {
 }
 
 TEST(Shards, WithoutIndexTheSingleFileCounts) {
-  const auto shards =
-      find_shards(test::data_path("models/qwen3-tiny"));  // expected.safetensors lies beside it
+  const auto shards = find_shards(test::data_path("models/qwen3-tiny"));  // expected.safetensors lies beside it
   ASSERT_EQ(shards.files.size(), 1U);
   EXPECT_EQ(shards.files[0].filename(), "model.safetensors");
 }
@@ -140,8 +138,7 @@ TEST(Shards, AllMissingFilesAreListed) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kNotFound);
-    EXPECT_NE(std::string(error.what()).find("a.safetensors, c.safetensors"), std::string::npos)
-        << error.what();
+    EXPECT_NE(std::string(error.what()).find("a.safetensors, c.safetensors"), std::string::npos) << error.what();
   }
 }
 

@@ -24,8 +24,7 @@ std::string message_of(const std::function<void()>& action, ErrorCode code) {
 }
 
 void expect_parts(const std::string& message, const std::vector<std::string>& parts) {
-  for (const std::string& part : parts)
-    EXPECT_NE(message.find(part), std::string::npos) << part << "\n" << message;
+  for (const std::string& part : parts) EXPECT_NE(message.find(part), std::string::npos) << part << "\n" << message;
 }
 
 class WeightScopeTest : public testing::Test {
@@ -62,12 +61,7 @@ TEST_F(WeightScopeTest, ShapeClashesNameBothSides) {
   expect_parts(message_of([&] { root_.get("model.norm.weight", {65}, "hidden_size"); }, ErrorCode::kBadFile),
                {"qwen3-tiny/model.safetensors: tensor model.norm.weight: expected shape [65]",
                 "qwen3-tiny/config.json: hidden_size", "found [64]"});
-  expect_parts(message_of(
-                   [&] {
-                     root_.get("model.norm.weight", {64, 1});
-                   },
-                   ErrorCode::kBadFile),
-               {"[64, 1]"});
+  expect_parts(message_of([&] { root_.get("model.norm.weight", {64, 1}); }, ErrorCode::kBadFile), {"[64, 1]"});
 }
 
 TEST_F(WeightScopeTest, RemembersWhatNobodyTook) {
@@ -138,11 +132,10 @@ TEST(Checkpoint, OutlivesReplacedFiles) {
 }
 
 TEST(Checkpoint, NeedsAFolder) {
-  expect_parts(message_of([] { Checkpoint::open("/no/such"); }, ErrorCode::kNotFound),
-               {"/no/such", "found nothing"});
-  expect_parts(message_of([] { Checkpoint::open(test::data_path("models/qwen3-tiny/config.json")); },
-                          ErrorCode::kNotFound),
-               {"config.json", "found a file"});
+  expect_parts(message_of([] { Checkpoint::open("/no/such"); }, ErrorCode::kNotFound), {"/no/such", "found nothing"});
+  expect_parts(
+      message_of([] { Checkpoint::open(test::data_path("models/qwen3-tiny/config.json")); }, ErrorCode::kNotFound),
+      {"config.json", "found a file"});
 }
 
 }  // namespace

@@ -119,7 +119,12 @@ TEST(Engine, EndsAtTheContextWithoutShifting) {  // cases.md C12, D12, F08
 
 TEST(Engine, RefusesWhatMakesNoSense) {
   Engine engine = load_demo({.context = 64});
-  const auto submit = [&](Request request) { return [&engine, request] { Engine& e = engine; e.submit(request); }; };
+  const auto submit = [&](Request request) {
+    return [&engine, request] {
+      Engine& e = engine;
+      e.submit(request);
+    };
+  };
   EXPECT_NE(message_of(submit({}), ErrorCode::kInvalidArgument).find("empty"), std::string::npos);
   EXPECT_NE(message_of(submit(always(std::vector<TokenId>(64, 1), 5)), ErrorCode::kTooLarge).find("64"),
             std::string::npos);
@@ -137,7 +142,7 @@ TEST(Engine, RefusesWhatMakesNoSense) {
 }
 
 TEST(Engine, PaddingRowsAreAcceptedInAPromptAndNeverChosen) {  // cases.md A15
-  Engine engine = load_demo();  // 3,757 tokens in 3,840 rows
+  Engine engine = load_demo();                                 // 3,757 tokens in 3,840 rows
   Request request = always({271, 3839}, 3800, 4);
   request.ignore_eos = true;
   for (const bool is_greedy : {true, false}) {
@@ -338,7 +343,8 @@ TEST(Engine, NonFiniteLogitsNameTheLayerWhereTheyBegan) {  // server.md 58
 TEST(Engine, FolderWithoutTokenizerTakesIds) {
   Engine engine = Engine::load(data_path("models/qwen3-tiny").string());
   EXPECT_EQ(engine.tokenizer(), nullptr);
-  EXPECT_NE(message_of([&] { (void)engine.encode("x"); }, ErrorCode::kNotFound).find("tokenizer.json"), std::string::npos);
+  EXPECT_NE(message_of([&] { (void)engine.encode("x"); }, ErrorCode::kNotFound).find("tokenizer.json"),
+            std::string::npos);
   const Generation result = engine.generate(always({1, 2, 3}, 7, 2));
   EXPECT_EQ(result.output_ids, (std::vector<TokenId>{7, 7}));
   EXPECT_EQ(result.text, "");

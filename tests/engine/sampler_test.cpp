@@ -63,8 +63,7 @@ Ids tokens(const SamplingParams& params, const Floats& logits, int count) {
   return ids;
 }
 
-std::vector<Sampler::Candidate> distribution(const SamplingParams& params, Floats logits,
-                                             const Ids& prompt = {}) {
+std::vector<Sampler::Candidate> distribution(const SamplingParams& params, Floats logits, const Ids& prompt = {}) {
   Sampler sampler(params, size_of(logits), prompt);
   const auto candidates = sampler.distribution(logits);
   return {candidates.begin(), candidates.end()};
@@ -97,8 +96,7 @@ std::vector<Sampler::Candidate> sorted_reference(const SamplingParams& params, F
   const double top = value(order[0]);
   const auto weight = [&](TokenId id) { return std::exp(value(id) - top); };
   const auto total = [&] {
-    return std::accumulate(order.begin(), order.end(), 0.0,
-                           [&](double sum, TokenId id) { return sum + weight(id); });
+    return std::accumulate(order.begin(), order.end(), 0.0, [&](double sum, TokenId id) { return sum + weight(id); });
   };
   if (params.top_p < 1) {
     const double target = double{params.top_p} * total();
@@ -168,12 +166,10 @@ TEST(Sampler, KeepsWhatTransformersKeeps) {
 TEST(Sampler, TemperatureZeroOrTinyIsArgMax) {  // D01
   for (const double temperature : {0.0, 1e-8, 1e-300, 1e-44}) {
     for (std::uint64_t seed = 0; seed < 50; ++seed) {
-      EXPECT_EQ(first_token(with({.temperature = static_cast<float>(temperature), .seed = seed}), {3, 2, 1}),
-                0);
+      EXPECT_EQ(first_token(with({.temperature = static_cast<float>(temperature), .seed = seed}), {3, 2, 1}), 0);
     }
   }
-  EXPECT_EQ(first_token(with({.temperature = 1e-44F}), {-3, -2, -1}), 2)
-      << "the division overflows downwards";
+  EXPECT_EQ(first_token(with({.temperature = 1e-44F}), {-3, -2, -1}), 2) << "the division overflows downwards";
 }
 
 TEST(Sampler, SoftmaxDoesNotOverflow) {  // D01
@@ -201,8 +197,7 @@ TEST(Sampler, TopKOutsideTheVocabularyIsOff) {  // D03
 
 TEST(Sampler, TopKOneIsGreedy) {  // D03
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
-    EXPECT_EQ(first_token(with({.top_k = 1, .seed = seed}), {1, 4, 4, 2}), 1)
-        << "the lowest id of several best ones";
+    EXPECT_EQ(first_token(with({.top_k = 1, .seed = seed}), {1, 4, 4, 2}), 1) << "the lowest id of several best ones";
   }
 }
 
@@ -328,8 +323,8 @@ TEST(Sampler, BiasChangesWhatGreedyChooses) {
 // ---- padding rows, numeric trouble, arg-max ----
 
 TEST(Sampler, PaddingRowsAreNeverChosen) {  // A15
-  for (const Settings& settings : {Settings{}, Settings{.top_k = 2}, Settings{.top_p = 0.9F},
-                                   Settings{.min_p = 0.1F}, Settings{.temperature = 0}}) {
+  for (const Settings& settings : {Settings{}, Settings{.top_k = 2}, Settings{.top_p = 0.9F}, Settings{.min_p = 0.1F},
+                                   Settings{.temperature = 0}}) {
     const Ids prompt{9, -1, 1'000'000};  // an id of a padding row is a legal part of a prompt
     SamplingParams params = with(settings);
     params.repetition_penalty = 1.1F;
@@ -355,18 +350,15 @@ TEST(Sampler, RefusesWhatIsNotANumber) {
     return message_of([&] { first_token(with(settings), logits); }, ErrorCode::kNumeric);
   };
   const float minus_nan = -kNaN;
-  for (const Settings& settings :
-       {Settings{}, Settings{.temperature = 0}, Settings{.top_k = 5, .top_p = 0.5F}}) {
+  for (const Settings& settings : {Settings{}, Settings{.temperature = 0}, Settings{.top_k = 5, .top_p = 0.5F}}) {
     Floats logits(40, 1.0F);
     logits[17] = kNaN;
-    EXPECT_EQ(attempt(settings, logits),
-              "logits: expected finite numbers or -infinity, found NaN for token 17");
+    EXPECT_EQ(attempt(settings, logits), "logits: expected finite numbers or -infinity, found NaN for token 17");
     logits[17] = minus_nan;
     EXPECT_NE(attempt(settings, logits).find("NaN for token 17"), std::string::npos);
     logits[17] = 1;
     logits[39] = kInf;
-    EXPECT_EQ(attempt(settings, logits),
-              "logits: expected finite numbers or -infinity, found infinity for token 39");
+    EXPECT_EQ(attempt(settings, logits), "logits: expected finite numbers or -infinity, found infinity for token 39");
     EXPECT_EQ(attempt(settings, {-kInf, -kInf, -kInf}),
               "logits: expected at least one finite number, found -infinity for all 3 tokens");
   }
@@ -395,8 +387,7 @@ TEST(Sampler, KnowsWhenItIsPlainArgMax) {
   EXPECT_FALSE(plain(params));
   params.logit_bias.clear();
   for (float SamplingParams::*penalty :
-       {&SamplingParams::repetition_penalty, &SamplingParams::presence_penalty,
-        &SamplingParams::frequency_penalty}) {
+       {&SamplingParams::repetition_penalty, &SamplingParams::presence_penalty, &SamplingParams::frequency_penalty}) {
     SamplingParams changed = params;
     changed.*penalty = 0.5F;
     EXPECT_FALSE(plain(changed));
@@ -417,10 +408,9 @@ TEST(Sampler, DrawsFollowTheDistribution) {
     std::size_t candidates;
     double critical;
   };
-  for (const Case& c :
-       {Case{{.seed = 11}, 10, 27.877}, Case{{.temperature = 2, .seed = 12}, 10, 27.877},
-        Case{{.top_k = 5, .seed = 13}, 5, 18.467}, Case{{.top_p = 0.8F, .seed = 14}, 4, 16.266},
-        Case{{.temperature = 1.5F, .min_p = 0.2F, .seed = 15}, 6, 20.515}}) {
+  for (const Case& c : {Case{{.seed = 11}, 10, 27.877}, Case{{.temperature = 2, .seed = 12}, 10, 27.877},
+                        Case{{.top_k = 5, .seed = 13}, 5, 18.467}, Case{{.top_p = 0.8F, .seed = 14}, 4, 16.266},
+                        Case{{.temperature = 1.5F, .min_p = 0.2F, .seed = 15}, 6, 20.515}}) {
     const auto expected = distribution(with(c.settings), logits);
     ASSERT_EQ(expected.size(), c.candidates);
     constexpr int kDraws = 10000;
@@ -459,9 +449,7 @@ const std::vector<Shape>& shapes() {
       {"steps", [](Random& random) { return std::round(normal(random)); }},
       {"masked", [](Random& random) { return random() % 3 == 0 ? -kInf : 3 * normal(random); }},
       {"heavy tail",
-       [](Random& random) {
-         return std::pow(10.0F, 6 * normal(random)) * (random() % 2 == 0 ? 1.0F : -1.0F);
-       }},
+       [](Random& random) { return std::pow(10.0F, 6 * normal(random)) * (random() % 2 == 0 ? 1.0F : -1.0F); }},
       {"peaked", [](Random& random) { return 2 * normal(random) + (random() % 100 == 0 ? 12.0F : 0.0F); }},
   };
   return all;

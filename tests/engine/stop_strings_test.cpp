@@ -39,8 +39,7 @@ Reference reference(const Strings& stops, const std::string& text) {
   for (std::size_t end = 1; end <= text.size(); ++end) {
     std::string longest;
     for (const std::string& stop : stops) {
-      if (ends_with(std::string_view(text).substr(0, end), stop) && stop.size() > longest.size())
-        longest = stop;
+      if (ends_with(std::string_view(text).substr(0, end), stop) && stop.size() > longest.size()) longest = stop;
     }
     if (!longest.empty()) return {text.substr(0, end - longest.size()), longest};
   }
@@ -144,8 +143,7 @@ TEST(StopMatcher, RefusesWhatMakesNoSense) {
   EXPECT_EQ(message(Strings(64, "a")), "accepted");
   EXPECT_EQ(message(Strings(100000, "a")), "stop: expected at most 64 strings, found 100000");
   EXPECT_EQ(message({std::string(65536, 'a')}), "accepted");
-  EXPECT_EQ(message({std::string(1 << 20, 'a')}),
-            "stop: expected at most 65536 bytes altogether, found 1048576");
+  EXPECT_EQ(message({std::string(1 << 20, 'a')}), "stop: expected at most 65536 bytes altogether, found 1048576");
 }
 
 /// Texts over two letters, so that beginnings of stop strings are everywhere.

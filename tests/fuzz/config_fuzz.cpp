@@ -13,8 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     const vitrine::ModelConfig config = vitrine::parse_model_config(text, "config.json");
     if (config.layer_windows.size() != static_cast<std::size_t>(config.num_hidden_layers)) std::abort();
-    if (config.num_attention_heads % config.num_key_value_heads != 0 || config.head_dim % 2 != 0)
-      std::abort();
+    if (config.num_attention_heads % config.num_key_value_heads != 0 || config.head_dim % 2 != 0) std::abort();
   } catch (const vitrine::Error&) {  // refused: fine
   }
   try {

@@ -14,10 +14,8 @@ namespace {
 void parse(std::span<const std::byte> file) {
   try {
     for (const vitrine::StoredTensor& tensor : vitrine::parse_safetensors(file, "fuzz.safetensors")) {
-      const vitrine::Tensor view{.data = file.data() + tensor.begin,
-                                 .dtype = tensor.dtype,
-                                 .shape = tensor.shape,
-                                 .name = tensor.name};
+      const vitrine::Tensor view{
+          .data = file.data() + tensor.begin, .dtype = tensor.dtype, .shape = tensor.shape, .name = tensor.name};
       const auto size = static_cast<std::int64_t>(tensor.end - tensor.begin);
       if (tensor.begin > tensor.end || tensor.end > file.size() || view.num_bytes() != size) std::abort();
     }

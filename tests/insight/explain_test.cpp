@@ -53,8 +53,7 @@ class Copies final : public Probe {
     const std::int64_t first = point == ProbePoint::kAttentionWeights ? 0 : values.rows - 1;
     auto& rows = copies_[{point, layer}];
     rows.clear();
-    for (std::int64_t r = first; r < values.rows; ++r)
-      rows.emplace_back(values.row(r), values.row(r) + values.cols);
+    for (std::int64_t r = first; r < values.rows; ++r) rows.emplace_back(values.row(r), values.row(r) + values.cols);
   }
   const std::vector<float>& row(ProbePoint point, int layer, std::size_t r = 0) const {
     return copies_.at({point, layer}).at(r);
@@ -119,8 +118,7 @@ void expect_equal(const ExplainedLayer& a, const ExplainedLayer& b) {
 
 TEST(Explain, AttentionIsTheMeanOfTheGroupsQueryHeads) {
   Engine engine = load(demo_model());
-  const Explanation e =
-      explain(engine, request_of(engine, "The capital of France is"), {.positions = kAllPositions});
+  const Explanation e = explain(engine, request_of(engine, "The capital of France is"), {.positions = kAllPositions});
   Copies copies;
   Request request = request_of(engine, "The capital of France is");
   request.probe = &copies;

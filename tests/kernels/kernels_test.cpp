@@ -79,7 +79,8 @@ TEST_P(KernelTable, MatmulAgreesWithinTheRoundingOfItsSum) {
                 sum += product;
                 magnitude += std::fabs(product);
               }
-              ASSERT_NEAR(y[at], sum, 1e-6 * magnitude + 1e-12) << "type " << type << " m " << m << " n " << n << " k " << k;
+              ASSERT_NEAR(y[at], sum, 1e-6 * magnitude + 1e-12)
+                  << "type " << type << " m " << m << " n " << n << " k " << k;
             }
           }
         }
@@ -175,7 +176,8 @@ TEST_P(KernelTable, AttentionScoresAndValues) {
         for (std::size_t i = 0; i < ours.size(); ++i) ASSERT_NEAR(ours[i], wanted[i], 1e-5) << dim << " " << tokens;
 
         std::vector<float> out = normal(kHeads * dim), out_wanted = out;
-        table.attention_values[type]({weights.data(), keys.data() + 1, out.data(), kHeads, tokens, dim, tokens + 1, dim});
+        table.attention_values[type](
+            {weights.data(), keys.data() + 1, out.data(), kHeads, tokens, dim, tokens + 1, dim});
         generic.attention_values[type](
             {weights.data(), keys.data() + 1, out_wanted.data(), kHeads, tokens, dim, tokens + 1, dim});
         for (std::size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(out[i], out_wanted[i], 2e-5);
@@ -230,7 +232,7 @@ TEST_P(KernelTable, NormDriftsByLessThanOneBf16Ulp) {  // cases.md C05
   for (std::size_t i = 0; i < y.size(); ++i) ASSERT_NEAR(y[i], x[i] * scale, std::fabs(x[i] * scale) / 256);
 }
 
-TEST_P(KernelTable, NormFollowsEpsilon) {  // cases.md C04
+TEST_P(KernelTable, NormFollowsEpsilon) {              // cases.md C04
   const std::vector<float> x(64, 0.02f), w(64, 1.0f);  // mean square 4e-4
   std::vector<float> small(64), large(64);
   table.rms_norm(x.data(), w.data(), 64, 1e-6f, small.data());
@@ -289,9 +291,7 @@ TEST(Dispatch, TableThisCpuLacksIsRefused) {  // cases.md I02
   }
 }
 
-TEST(Dispatch, TheDefaultIsTheLastAvailable) {
-  EXPECT_EQ(select_kernels("").name, runnable_isas().back());
-}
+TEST(Dispatch, TheDefaultIsTheLastAvailable) { EXPECT_EQ(select_kernels("").name, runnable_isas().back()); }
 
 }  // namespace
 }  // namespace vitrine::test

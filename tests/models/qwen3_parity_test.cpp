@@ -60,7 +60,8 @@ TEST_P(Qwen3Parity, LogitsAtEveryPosition) {
   for (int n = 0; reference.has("ids." + std::to_string(n)); ++n) {
     const auto ids = reference.ids("ids." + std::to_string(n));
     const auto logits = runner.logits(runner.hidden(ids, kAtOnce));
-    EXPECT_LE(largest_difference(logits, reference.floats("logits." + std::to_string(n))), kTolerance) << "prompt " << n;
+    EXPECT_LE(largest_difference(logits, reference.floats("logits." + std::to_string(n))), kTolerance)
+        << "prompt " << n;
   }
 }
 
@@ -96,8 +97,9 @@ TEST_P(Qwen3Parity, GreedyTokensAndTheirLogits) {
   const std::int64_t chunks[] = {static_cast<std::int64_t>(num_prompt), 1};
   const auto logits = runner.logits(runner.hidden(ids, chunks));
   const auto step_logits = reference.floats("step_logits.0");
-  EXPECT_LE(largest_difference({logits.end() - static_cast<std::ptrdiff_t>(step_logits.size()), logits.end()}, step_logits),
-            kTolerance);
+  EXPECT_LE(
+      largest_difference({logits.end() - static_cast<std::ptrdiff_t>(step_logits.size()), logits.end()}, step_logits),
+      kTolerance);
 }
 
 TEST_P(Qwen3Parity, SameBitsHoweverItIsCutAndOnAnyThreads) {

@@ -85,7 +85,8 @@ TEST_P(AttentionTest, EqualsTheFormulaForTwoSequencesAtOnce) {
     for (std::int64_t t = 0; t < kLengths[s]; ++t) {
       for (std::int64_t head = 0; head < 4; ++head) {
         for (std::int64_t d = 0; d < 24; ++d) {
-          ASSERT_NEAR(so[static_cast<std::size_t>(t * kQ + head * 24 + d)], reference(shape, sq, sk, sv, t, head, d), 1e-5)
+          ASSERT_NEAR(so[static_cast<std::size_t>(t * kQ + head * 24 + d)], reference(shape, sq, sk, sv, t, head, d),
+                      1e-5)
               << "sequence " << s << " position " << t << " head " << head;
         }
       }

@@ -78,15 +78,13 @@ class Cases {
   /// A whole safetensors file given by header and number of data bytes.
   void small(const std::string& name, const std::string& text, std::size_t data_bytes, Messages messages) {
     file(
-        name, kWeights, [=](std::string& bytes) { bytes = safetensors_bytes(text, data_bytes); },
-        std::move(messages));
+        name, kWeights, [=](std::string& bytes) { bytes = safetensors_bytes(text, data_bytes); }, std::move(messages));
   }
 
   void config(const std::string& name, const std::string& key, Json value, Messages messages = {}) {
     messages.push_back(key);
     json(
-        name, "config.json", [key, value = std::move(value)](Json& json) { json[key] = value; },
-        std::move(messages));
+        name, "config.json", [key, value = std::move(value)](Json& json) { json[key] = value; }, std::move(messages));
   }
 
   void json(const std::string& name, const std::string& file_name, std::function<void(Json&)> spoil,
@@ -130,21 +128,16 @@ void add_header_lengths(Cases& cases) {
   cases.file("st_empty_file", kWeights, [](std::string& b) { b.clear(); }, {"header length", "8 bytes"});
   cases.file("st_seven_bytes", kWeights, [](std::string& b) { b.resize(7); }, {"header length"});
   cases.file("st_length_only", kWeights, [](std::string& b) { b.resize(8); }, {"header length", "truncated"});
-  cases.file("st_length_zero", kWeights, [](std::string& b) { b.replace(0, 8, length_prefix(0)); },
-             {"header"});
-  cases.file("st_length_max", kWeights,
-             [](std::string& b) { b.replace(0, 8, length_prefix(~std::uint64_t{0})); },
+  cases.file("st_length_zero", kWeights, [](std::string& b) { b.replace(0, 8, length_prefix(0)); }, {"header"});
+  cases.file("st_length_max", kWeights, [](std::string& b) { b.replace(0, 8, length_prefix(~std::uint64_t{0})); },
              {"header length", "18446744073709551615"});
-  cases.file("st_length_2_63", kWeights,
-             [](std::string& b) { b.replace(0, 8, length_prefix(std::uint64_t{1} << 63)); },
+  cases.file("st_length_2_63", kWeights, [](std::string& b) { b.replace(0, 8, length_prefix(std::uint64_t{1} << 63)); },
              {"header length"});
-  cases.file("st_length_file_size", kWeights,
-             [](std::string& b) { b.replace(0, 8, length_prefix(b.size())); }, {"header length"});
-  cases.file("st_length_into_data", kWeights,
-             [](std::string& b) { b.replace(0, 8, length_prefix(b.size() - 8)); },
+  cases.file("st_length_file_size", kWeights, [](std::string& b) { b.replace(0, 8, length_prefix(b.size())); },
+             {"header length"});
+  cases.file("st_length_into_data", kWeights, [](std::string& b) { b.replace(0, 8, length_prefix(b.size() - 8)); },
              {"header", "not valid JSON"});
-  cases.file("st_truncated_header", kWeights, [](std::string& b) { b.resize(100); },
-             {"header length", "truncated"});
+  cases.file("st_truncated_header", kWeights, [](std::string& b) { b.resize(100); }, {"header length", "truncated"});
   cases.file("st_truncated_data", kWeights, [](std::string& b) { b.resize(b.size() - 1); },
              {"data_offsets", "within the data"});
   cases.add("st_header_beyond_100_mb",
@@ -160,8 +153,7 @@ void add_header_texts(Cases& cases) {
   cases.parts("st_not_json", [](std::string& h, std::string&) { h[1] = '!'; }, {"header", "not valid JSON"});
   cases.parts("st_leading_space", [](std::string& h, std::string&) { h = " " + h; }, {"header", "'{'"});
   cases.small("st_array", "[]", 0, {"header", "'{'"});
-  cases.small("st_not_utf8", "{\"\xFF\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}", 0,
-              {"header"});
+  cases.small("st_not_utf8", "{\"\xFF\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}", 0, {"header"});
   cases.small("st_deep", "{\"a\":" + std::string(5000, '[') + std::string(5000, ']') + "}", 0, {"header"});
   cases.small("st_metadata_number", R"({"__metadata__":{"step":7}})", 0, {"__metadata__", "step", "string"});
   cases.small("st_metadata_text", R"({"__metadata__":"pt"})", 0, {"__metadata__", "object"});
@@ -181,8 +173,7 @@ void add_header_texts(Cases& cases) {
               8, {"\"t\"", "twice"});
   cases.small("st_dtype_twice", R"({"t":{"dtype":"U8","dtype":"I8","shape":[4],"data_offsets":[0,4]}})", 4,
               {"tensor t", "dtype", "twice"});
-  cases.small("st_offsets_twice",
-              R"({"t":{"dtype":"U8","shape":[4],"data_offsets":[0,4],"data_offsets":[0,4]}})", 4,
+  cases.small("st_offsets_twice", R"({"t":{"dtype":"U8","shape":[4],"data_offsets":[0,4],"data_offsets":[0,4]}})", 4,
               {"tensor t", "data_offsets", "twice"});
 }
 
@@ -192,18 +183,15 @@ void add_entries(Cases& cases) {
   cases.small("st_dtype_unknown_and_offsets",
               R"({"t":{"dtype":"XYZ","shape":[1],"data_offsets":[18446744073709551615,0]}})", 4,
               {"unsupported dtype XYZ in tensor t"});
-  cases.header("st_dtype_lower_case", [](Json& h) { h[kNorm]["dtype"] = "bf16"; },
-               {"unsupported dtype bf16", kNorm});
+  cases.header("st_dtype_lower_case", [](Json& h) { h[kNorm]["dtype"] = "bf16"; }, {"unsupported dtype bf16", kNorm});
   cases.header("st_dtype_number", [](Json& h) { h[kNorm]["dtype"] = 16; }, {kNorm, "dtype", "a string"});
-  cases.header("st_dtype_wider", [](Json& h) { h[kNorm]["dtype"] = "F32"; },
-               {kNorm, "256 bytes", "found 128"});
+  cases.header("st_dtype_wider", [](Json& h) { h[kNorm]["dtype"] = "F32"; }, {kNorm, "256 bytes", "found 128"});
   cases.header("st_shape_text", [](Json& h) { h[kNorm]["shape"] = "64"; }, {kNorm, "shape", "an array"});
   cases.header("st_shape_negative", [](Json& h) { h[kNorm]["shape"] = Json::array({-64}); },
                {kNorm, "shape[0]", "-64"});
   cases.header("st_shape_fraction", [](Json& h) { h[kNorm]["shape"] = Json::array({64.5}); },
                {kNorm, "shape[0]", "64.5"});
-  cases.header("st_shape_beyond_u64",
-               [](Json& h) { h[kNorm]["shape"] = Json::array({std::uint64_t{1} << 63}); },
+  cases.header("st_shape_beyond_u64", [](Json& h) { h[kNorm]["shape"] = Json::array({std::uint64_t{1} << 63}); },
                {kNorm, "shape[0]"});
   cases.header("st_shape_overflow",
                [](Json& h) {
@@ -224,8 +212,7 @@ void add_entries(Cases& cases) {
                  h[kEmbedding]["shape"] = {385, 64};
                },
                {kEmbedding, "data_offsets", "[385, 64]"});
-  cases.small("st_shape_large_range_small",
-              R"({"t":{"dtype":"F32","shape":[1000,1000],"data_offsets":[0,4]}})", 4,
+  cases.small("st_shape_large_range_small", R"({"t":{"dtype":"F32","shape":[1000,1000],"data_offsets":[0,4]}})", 4,
               {"tensor t", "4000000 bytes", "found 4"});
   cases.header("st_offsets_one", [](Json& h) { h[kNorm]["data_offsets"].erase(0); },
                {kNorm, "data_offsets", "[begin, end]", "1 values"});
@@ -261,8 +248,7 @@ void add_coverage(Cases& cases) {
   cases.small("st_hole", two(0, 4, 8, 12), 12, {"tensor b", "hole"});
   cases.small("st_hole_at_start", two(4, 8, 8, 12), 12, {"tensor a", "hole"});
   cases.small("st_no_tensors_but_data", "{}", 16, {"data", "expected 0 bytes"});
-  cases.parts("st_trailing_bytes", [](std::string&, std::string& d) { d.append(16, '\0'); },
-              {"data: expected"});
+  cases.parts("st_trailing_bytes", [](std::string&, std::string& d) { d.append(16, '\0'); }, {"data: expected"});
   cases.header("st_tensor_removed", [](Json& h) { h.erase(kEmbedding); }, {"hole"});
 }
 
@@ -281,13 +267,10 @@ void add_index_names(Cases& cases) {
   name("index_other_format", "pytorch_model.bin");
   name("index_newline", "a\nb.safetensors");
   name("index_nul", std::string("a\0.safetensors", 14));
-  cases.index("index_number", [](Json& map, const fs::path&) { map[kNorm] = 1; },
-              {"weight_map", kNorm, "a string"});
+  cases.index("index_number", [](Json& map, const fs::path&) { map[kNorm] = 1; }, {"weight_map", kNorm, "a string"});
   cases.index("index_null", [](Json& map, const fs::path&) { map[kNorm] = nullptr; }, {"weight_map", kNorm});
-  cases.index("index_empty_map", [](Json& map, const fs::path&) { map = Json::object(); },
-              {"weight_map", "empty"});
-  cases.index("index_map_array", [](Json& map, const fs::path&) { map = Json::array(); },
-              {"weight_map", "an object"});
+  cases.index("index_empty_map", [](Json& map, const fs::path&) { map = Json::object(); }, {"weight_map", "empty"});
+  cases.index("index_map_array", [](Json& map, const fs::path&) { map = Json::array(); }, {"weight_map", "an object"});
 }
 
 void add_index_contents(Cases& cases) {
@@ -317,10 +300,9 @@ void add_index_contents(Cases& cases) {
                 write_tiny_model(folder);
               },
               {kShardB, "leftover", kWeights});
-  cases.index(
-      "index_wrong_shard",
-      [](Json& map, const fs::path&) { map[kEmbedding] = map[kEmbedding] == kShardA ? kShardB : kShardA; },
-      {"weight_map", kEmbedding, "found it in"});
+  cases.index("index_wrong_shard",
+              [](Json& map, const fs::path&) { map[kEmbedding] = map[kEmbedding] == kShardA ? kShardB : kShardA; },
+              {"weight_map", kEmbedding, "found it in"});
   cases.index("index_unknown_tensor", [](Json& map, const fs::path&) { map["model.extra.weight"] = kShardA; },
               {"weight_map", "model.extra.weight", "no file"});
   cases.index("index_forgets_tensor", [](Json& map, const fs::path&) { map.erase(kNorm); },
@@ -338,14 +320,11 @@ void add_index_contents(Cases& cases) {
               fs::copy_file(folder / "a.safetensors", folder / "b.safetensors");
             },
             {"b.safetensors", "a.safetensors", "tensor", "also found in"});
-  cases.file("index_not_json", kIndex, [](std::string& text) { text = "{\"weight_map\":"; },
-             {"not valid JSON"});
-  cases.file("index_no_map", kIndex, [](std::string& text) { text = R"({"metadata":{}})"; },
-             {"weight_map", "missing"});
-  cases.file(
-      "index_tensor_twice", kIndex,
-      [](std::string& text) { text = R"({"weight_map":{"a":"model.safetensors","a":"model.safetensors"}})"; },
-      {"weight_map", "\"a\"", "twice"});
+  cases.file("index_not_json", kIndex, [](std::string& text) { text = "{\"weight_map\":"; }, {"not valid JSON"});
+  cases.file("index_no_map", kIndex, [](std::string& text) { text = R"({"metadata":{}})"; }, {"weight_map", "missing"});
+  cases.file("index_tensor_twice", kIndex,
+             [](std::string& text) { text = R"({"weight_map":{"a":"model.safetensors","a":"model.safetensors"}})"; },
+             {"weight_map", "\"a\"", "twice"});
 }
 
 void add_folders(Cases& cases) {
@@ -416,8 +395,7 @@ void add_config_sizes(Cases& cases) {
   cases.config("config_large_vocab", "vocab_size", std::int64_t{1} << 31, {"2147483647"});
   cases.config("config_beyond_i64", "hidden_size", ~std::uint64_t{0}, {"an integer"});
   cases.config("config_zero_kv_heads", "num_key_value_heads", 0, {"found 0"});
-  cases.config("config_kv_heads_no_divisor", "num_key_value_heads", 3,
-               {"divisor of num_attention_heads (4)"});
+  cases.config("config_kv_heads_no_divisor", "num_key_value_heads", 3, {"divisor of num_attention_heads (4)"});
   cases.config("config_kv_heads_more", "num_key_value_heads", 8, {"divisor of num_attention_heads (4)"});
   cases.json("config_no_kv_heads", "config.json", [](Json& json) { json.erase("num_key_value_heads"); },
              {"num_key_value_heads", "found 32"});
@@ -492,21 +470,17 @@ void add_config_rope(Cases& cases) {
     cases.config("rope_" + name, "rope_scaling", std::move(value), std::move(messages));
   };
   for (const std::string type : {"dynamic", "llama3", "longrope", "mrope", "su"}) {
-    rope(type, {{"type", type}, {"factor", 4}},
-         {"rope_scaling.type", type, "supported: default, linear, yarn"});
+    rope(type, {{"type", type}, {"factor", 4}}, {"rope_scaling.type", type, "supported: default, linear, yarn"});
   }
   rope("text", "yarn", {"an object"});
   rope("no_type", {{"factor", 4}}, {"rope_type", "missing"});
-  rope("types_differ", {{"rope_type", "yarn"}, {"type", "linear"}, {"factor", 4}},
-       {"rope_scaling.type", "yarn"});
+  rope("types_differ", {{"rope_type", "yarn"}, {"type", "linear"}, {"factor", 4}}, {"rope_scaling.type", "yarn"});
   rope("yarn_no_factor", {{"rope_type", "yarn"}}, {"factor", "missing"});
-  rope("yarn_factor_small", {{"rope_type", "yarn"}, {"factor", 0.5}},
-       {"rope_scaling.factor", "1 or above", "0.5"});
+  rope("yarn_factor_small", {{"rope_type", "yarn"}, {"factor", 0.5}}, {"rope_scaling.factor", "1 or above", "0.5"});
   rope("linear_factor_text", {{"rope_type", "linear"}, {"factor", "4"}}, {"rope_scaling.factor", "\"4\""});
   rope("yarn_original_zero", {{"type", "yarn"}, {"factor", 4}, {"original_max_position_embeddings", 0}},
        {"original_max_position_embeddings", "found 0"});
-  rope("yarn_attention_factor", {{"type", "yarn"}, {"factor", 4}, {"attention_factor", 0}},
-       {"attention_factor"});
+  rope("yarn_attention_factor", {{"type", "yarn"}, {"factor", 4}, {"attention_factor", 0}}, {"attention_factor"});
   rope("yarn_betas", {{"type", "yarn"}, {"factor", 4}, {"beta_fast", 1}, {"beta_slow", 32}},
        {"beta_fast >= beta_slow"});
   rope("yarn_mscale", {{"type", "yarn"}, {"factor", 4}, {"mscale", -1}}, {"rope_scaling.mscale"});
@@ -515,14 +489,12 @@ void add_config_rope(Cases& cases) {
   rope("partial_inside", {{"type", "yarn"}, {"factor", 4}, {"partial_rotary_factor", 0.25}},
        {"partial_rotary_factor", "supported: 1"});
   rope("mrope_section", {{"type", "default"}, {"mrope_section", {24, 20, 20}}}, {"mrope_section"});
-  cases.config("rope_nested", "rope_parameters", {{"full_attention", {{"rope_theta", 10000}}}},
-               {"full_attention"});
+  cases.config("rope_nested", "rope_parameters", {{"full_attention", {{"rope_theta", 10000}}}}, {"full_attention"});
   cases.config("rope_parameters_no_type", "rope_parameters", {{"factor", 4}}, {"rope_parameters.rope_type"});
 }
 
 void add_generation(Cases& cases) {
-  const auto key = [&](const std::string& name, const std::string& field, Json value,
-                       Cases::Messages messages) {
+  const auto key = [&](const std::string& name, const std::string& field, Json value, Cases::Messages messages) {
     messages.push_back(field);
     cases.json(
         "generation_" + name, "generation_config.json",
@@ -540,8 +512,7 @@ void add_generation(Cases& cases) {
   key("do_sample_number", "do_sample", 1, {"true or false"});
   key("eos_beyond_vocab", "eos_token_id", {255, 384}, {"eos_token_id[1]", "found 384"});
   key("eos_object", "eos_token_id", Json::object(), {"a token id"});
-  cases.file("generation_not_json", "generation_config.json", [](std::string& t) { t = "{"; },
-             {"not valid JSON"});
+  cases.file("generation_not_json", "generation_config.json", [](std::string& t) { t = "{"; }, {"not valid JSON"});
 }
 
 }  // namespace
@@ -583,8 +554,7 @@ void write_tiny_shards(const fs::path& folder, const std::vector<std::string>& n
     data[shard] += file.substr(8 + text.size() + begin, end - begin);
     index["weight_map"][name] = names[shard];
   }
-  for (std::size_t i = 0; i < names.size(); ++i)
-    write_file(folder / names[i], join(headers[i].dump(), data[i]));
+  for (std::size_t i = 0; i < names.size(); ++i) write_file(folder / names[i], join(headers[i].dump(), data[i]));
   if (with_index) write_file(folder / kIndex, index.dump());
 }
 

@@ -29,7 +29,6 @@ std::string safetensors_header(std::string_view file);
 /// qwen3-tiny: config.json, generation_config.json, model.safetensors.
 void write_tiny_model(const std::filesystem::path& folder);
 /// The same tensors dealt out over files of these names in turn; with or without an index.
-void write_tiny_shards(const std::filesystem::path& folder, const std::vector<std::string>& names,
-                       bool with_index);
+void write_tiny_shards(const std::filesystem::path& folder, const std::vector<std::string>& names, bool with_index);
 
 }  // namespace vitrine::test

@@ -54,7 +54,7 @@ std::string replaced(std::string where, const std::string& from, const std::stri
 }
 
 json added(int id, const std::string& content) {
-  return {{"id", id},         {"content", content},  {"single_word", false}, {"lstrip", false},
+  return {{"id", id},        {"content", content},  {"single_word", false}, {"lstrip", false},
           {"rstrip", false}, {"normalized", false}, {"special", true}};
 }
 
@@ -63,7 +63,8 @@ json& split_of(json& t) { return t["pre_tokenizer"]["pretokenizers"][0]; }
 void add_broken_json(std::vector<BadTokenizer>& out) {
   out.push_back(text("empty-file", [](const std::string&) { return ""; }, {"tokenizer.json", "not valid JSON"}));
   out.push_back(text("truncated", [](std::string s) { return s.substr(0, s.size() / 2); }, {"not valid JSON"}));
-  out.push_back(text("array-at-top", [](const std::string&) { return "[1]"; }, {"tokenizer.json", "expected an object"}));
+  out.push_back(
+      text("array-at-top", [](const std::string&) { return "[1]"; }, {"tokenizer.json", "expected an object"}));
   out.push_back(text("not-utf8", [](std::string s) { return replaced(s, "Ġhello", "\xFFhello"); }, {"not valid JSON"}));
   out.push_back(text("lone-surrogate", [](std::string s) { return replaced(s, "\"Ġhello\"", R"("\ud83d")"); },
                      {"not valid JSON"}));
@@ -77,10 +78,11 @@ void add_model_faults(std::vector<BadTokenizer>& out) {
   out.push_back(changed("dropout", [](json& t) { t["model"]["dropout"] = 0.1; }, {"model.dropout"}));
   out.push_back(changed("subword-prefix", [](json& t) { t["model"]["continuing_subword_prefix"] = "##"; },
                         {"model.continuing_subword_prefix", "##"}));
-  out.push_back(changed("word-suffix", [](json& t) { t["model"]["end_of_word_suffix"] = "</w>"; },
-                        {"model.end_of_word_suffix"}));
+  out.push_back(
+      changed("word-suffix", [](json& t) { t["model"]["end_of_word_suffix"] = "</w>"; }, {"model.end_of_word_suffix"}));
   out.push_back(changed("no-vocab", [](json& t) { t["model"].erase("vocab"); }, {"model", "\"vocab\" is missing"}));
-  out.push_back(changed("empty-vocab", [](json& t) { t["model"]["vocab"] = json::object(); }, {"model.vocab", "empty"}));
+  out.push_back(
+      changed("empty-vocab", [](json& t) { t["model"]["vocab"] = json::object(); }, {"model.vocab", "empty"}));
   out.push_back(changed("vocab-is-a-list", [](json& t) { t["model"]["vocab"] = json::array(); },
                         {"model.vocab", "expected an object"}));
   out.push_back(changed("id-2^31", [](json& t) { t["model"]["vocab"]["x1"] = 2147483648; },
@@ -88,25 +90,32 @@ void add_model_faults(std::vector<BadTokenizer>& out) {
   out.push_back(changed("id-2^31-1", [](json& t) { t["model"]["vocab"]["x1"] = 2147483647; },
                         {"model.vocab.\"x1\"", "2147483647"}));
   out.push_back(changed("id-absurd", [](json& t) { t["model"]["vocab"]["x1"] = 16777216; }, {"model.vocab.\"x1\""}));
-  out.push_back(changed("id-negative", [](json& t) { t["model"]["vocab"]["<0x-1>"] = -1; }, {"model.vocab.\"<0x-1>\""}));
+  out.push_back(
+      changed("id-negative", [](json& t) { t["model"]["vocab"]["<0x-1>"] = -1; }, {"model.vocab.\"<0x-1>\""}));
   out.push_back(changed("id-fraction", [](json& t) { t["model"]["vocab"]["x1"] = 300.5; }, {"model.vocab.\"x1\""}));
   out.push_back(changed("id-string", [](json& t) { t["model"]["vocab"]["x1"] = "300"; }, {"model.vocab.\"x1\""}));
   out.push_back(changed("two-tokens-one-id", [](json& t) { t["model"]["vocab"]["x1"] = 5; },
                         {"model.vocab", "id 5", "another token"}));
-  out.push_back(text("token-twice", [](std::string s) { return replaced(s, "\"vocab\":{", "\"vocab\":{\"Ġhello\":900,"); },
+  out.push_back(text("token-twice",
+                     [](std::string s) { return replaced(s, "\"vocab\":{", "\"vocab\":{\"Ġhello\":900,"); },
                      {"model.vocab", "\"Ġhello\"", "twice"}));
   out.push_back(changed("token-1-MB", [](json& t) { t["model"]["vocab"][std::string(1 << 20, 'a')] = 900; },
                         {"model.vocab", "1048576 bytes"}));
-  out.push_back(changed("unknown-token-needed", [](json& t) {
+  out.push_back(changed("unknown-token-needed",
+                        [](json& t) {
                           t["model"]["unk_token"] = "a";
                           t["model"]["vocab"].erase("z");
-                        }, {"model.unk_token", "\"z\""}));
+                        },
+                        {"model.unk_token", "\"z\""}));
 }
 
 void add_merge_faults(std::vector<BadTokenizer>& out) {
-  const auto merge = [](json value) { return [value = std::move(value)](json& t) { t["model"]["merges"][3] = value; }; };
+  const auto merge = [](json value) {
+    return [value = std::move(value)](json& t) { t["model"]["merges"][3] = value; };
+  };
   out.push_back(changed("no-merges", [](json& t) { t["model"].erase("merges"); }, {"model", "\"merges\" is missing"}));
-  out.push_back(changed("zero-merges", [](json& t) { t["model"]["merges"] = json::array(); }, {"model.merges", "no merges"}));
+  out.push_back(
+      changed("zero-merges", [](json& t) { t["model"]["merges"] = json::array(); }, {"model.merges", "no merges"}));
   out.push_back(changed("merges-is-a-string", [](json& t) { t["model"]["merges"] = "a b"; },
                         {"model.merges", "expected an array"}));
   out.push_back(changed("merge-left-absent", merge("qqq a"), {"model.merges[3]", "\"qqq\"", "model.vocab"}));
@@ -125,39 +134,55 @@ void add_added_token_faults(std::vector<BadTokenizer>& out) {
     return [token = std::move(token)](json& t) { t["added_tokens"].push_back(token); };
   };
   out.push_back(changed("added-takes-vocab-id", push(added(97, "<x>")), {"added_tokens[3]", "id 97", "\"<x>\""}));
-  out.push_back(changed("added-other-id-than-vocab", push(added(950, "a")), {"added_tokens[3]", "id 950", "model.vocab"}));
-  out.push_back(changed("added-two-one-id", [&](json& t) {
+  out.push_back(
+      changed("added-other-id-than-vocab", push(added(950, "a")), {"added_tokens[3]", "id 950", "model.vocab"}));
+  out.push_back(changed("added-two-one-id",
+                        [&](json& t) {
                           t["added_tokens"].push_back(added(950, "<x>"));
                           t["added_tokens"].push_back(added(950, "<y>"));
-                        }, {"added_tokens[4]", "id 950"}));
-  out.push_back(changed("added-twice", [&](json& t) {
+                        },
+                        {"added_tokens[4]", "id 950"}));
+  out.push_back(changed("added-twice",
+                        [&](json& t) {
                           t["added_tokens"].push_back(added(950, "<x>"));
                           t["added_tokens"].push_back(added(950, "<x>"));
-                        }, {"added_tokens[4].content", "twice"}));
+                        },
+                        {"added_tokens[4].content", "twice"}));
   out.push_back(changed("added-empty", push(added(950, "")), {"added_tokens[3].content", "empty"}));
   out.push_back(changed("added-negative", push(added(-5, "<x>")), {"added_tokens[3].id", "-5"}));
   out.push_back(changed("added-absurd-id", push(added(2147483647, "<x>")), {"added_tokens[3].id"}));
   out.push_back(changed("added-without-id", [&](json& t) { t["added_tokens"][0].erase("id"); },
                         {"added_tokens[0]", "\"id\" is missing"}));
-  out.push_back(changed("added-1-MB", push(added(950, std::string(1 << 20, 'a'))), {"added_tokens[3].content", "1048576"}));
+  out.push_back(
+      changed("added-1-MB", push(added(950, std::string(1 << 20, 'a'))), {"added_tokens[3].content", "1048576"}));
 }
 
 void add_pipeline_faults(std::vector<BadTokenizer>& out) {
-  out.push_back(changed("normalizer-nfkc", [](json& t) { t["normalizer"] = {{"type", "NFKC"}}; },
+  out.push_back(changed("normalizer-nfkc",
+                        [](json& t) {
+                          t["normalizer"] = {{"type", "NFKC"}};
+                        },
                         {"normalizer.type", "NFKC"}));
-  out.push_back(changed("no-pre-tokenizer", [](json& t) { t["pre_tokenizer"] = nullptr; }, {"\"pre_tokenizer\" is missing"}));
-  out.push_back(changed("pre-tokenizer-metaspace", [](json& t) { t["pre_tokenizer"] = {{"type", "Metaspace"}}; },
+  out.push_back(
+      changed("no-pre-tokenizer", [](json& t) { t["pre_tokenizer"] = nullptr; }, {"\"pre_tokenizer\" is missing"}));
+  out.push_back(changed("pre-tokenizer-metaspace",
+                        [](json& t) {
+                          t["pre_tokenizer"] = {{"type", "Metaspace"}};
+                        },
                         {"pre_tokenizer.type", "Metaspace"}));
   out.push_back(changed("byte-level-missing", [](json& t) { t["pre_tokenizer"]["pretokenizers"].erase(1); },
                         {"pre_tokenizer.pretokenizers[0].type", "Split"}));
-  out.push_back(changed("prefix-space", [](json& t) {
-                          t["pre_tokenizer"]["pretokenizers"][1]["add_prefix_space"] = true;
-                        }, {"pre_tokenizer.pretokenizers[1].add_prefix_space"}));
+  out.push_back(changed("prefix-space",
+                        [](json& t) { t["pre_tokenizer"]["pretokenizers"][1]["add_prefix_space"] = true; },
+                        {"pre_tokenizer.pretokenizers[1].add_prefix_space"}));
   out.push_back(changed("split-removed", [](json& t) { split_of(t)["behavior"] = "Removed"; },
                         {"pre_tokenizer.pretokenizers[0].behavior", "Removed"}));
   out.push_back(changed("split-invert", [](json& t) { split_of(t)["invert"] = true; },
                         {"pre_tokenizer.pretokenizers[0].invert"}));
-  out.push_back(changed("split-string", [](json& t) { split_of(t)["pattern"] = {{"String", " "}}; },
+  out.push_back(changed("split-string",
+                        [](json& t) {
+                          split_of(t)["pattern"] = {{"String", " "}};
+                        },
                         {"pre_tokenizer.pretokenizers[0].pattern", "Regex"}));
   const auto regex = [](std::string pattern) {
     return [pattern = std::move(pattern)](json& t) { split_of(t)["pattern"]["Regex"] = pattern; };
@@ -169,14 +194,16 @@ void add_pipeline_faults(std::vector<BadTokenizer>& out) {
   out.push_back(changed("regex-unknown-script", regex("\\p{Klingon}"), {place, "not a regular expression"}));
   out.push_back(changed("regex-recursion", regex("(?R)a"), {place, "(?R"}));
   out.push_back(changed("regex-huge", regex(std::string(100'000, 'a')), {place, "8192"}));
-  out.push_back(changed("decoder-wordpiece", [](json& t) { t["decoder"]["type"] = "WordPiece"; },
-                        {"decoder.type", "WordPiece"}));
+  out.push_back(
+      changed("decoder-wordpiece", [](json& t) { t["decoder"]["type"] = "WordPiece"; }, {"decoder.type", "WordPiece"}));
   out.push_back(changed("no-decoder", [](json& t) { t.erase("decoder"); }, {"\"decoder\" is missing"}));
-  out.push_back(changed("template-adds-bos", [](json& t) {
+  out.push_back(changed("template-adds-bos",
+                        [](json& t) {
                           t["post_processor"] = {{"type", "TemplateProcessing"},
                                                  {"single", json::array({{{"SpecialToken", {{"id", "<s>"}}}},
                                                                          {{"Sequence", {{"id", "A"}}}}})}};
-                        }, {"post_processor.single[0]"}));
+                        },
+                        {"post_processor.single[0]"}));
   out.push_back(changed("post-processor-bert", [](json& t) { t["post_processor"]["type"] = "BertProcessing"; },
                         {"post_processor.type", "BertProcessing"}));
 }
@@ -188,8 +215,8 @@ json small_tokenizer() {
   json merges = json::array();
   int next = 0;
   for (unsigned byte = 0; byte < 256; ++byte) vocab[spelling(byte)] = next++;
-  const std::pair<std::string, std::string> pairs[] = {{"h", "e"},    {"l", "l"},   {"he", "ll"},    {"hell", "o"},
-                                                       {"Ġ", "hello"}, {"o", "r"},   {"Ġ", "w"},      {"l", "d"},
+  const std::pair<std::string, std::string> pairs[] = {{"h", "e"},     {"l", "l"},     {"he", "ll"}, {"hell", "o"},
+                                                       {"Ġ", "hello"}, {"o", "r"},     {"Ġ", "w"},   {"l", "d"},
                                                        {"Ġw", "or"},   {"Ġwor", "ld"}, {"a", "a"}};
   for (const auto& [left, right] : pairs) {
     vocab[left + right] = next++;
@@ -200,8 +227,12 @@ json small_tokenizer() {
     tokens.push_back(added(next++, content));
     tokens.back()["special"] = std::string(content) == "<|end|>";
   }
-  const json byte_level = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", false}, {"use_regex", false}};
-  const json split = {{"type", "Split"}, {"pattern", {{"Regex", "[\\r\\n]+|\\s?\\p{L}+|\\s+"}}}, {"behavior", "Isolated"}, {"invert", false}};
+  const json byte_level = {
+      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", false}, {"use_regex", false}};
+  const json split = {{"type", "Split"},
+                      {"pattern", {{"Regex", "[\\r\\n]+|\\s?\\p{L}+|\\s+"}}},
+                      {"behavior", "Isolated"},
+                      {"invert", false}};
   return {{"version", "1.0"},
           {"truncation", nullptr},
           {"padding", nullptr},

@@ -17,7 +17,7 @@ nlohmann::json small_tokenizer();
 struct BadTokenizer {
   std::string name;
   std::function<void(const std::filesystem::path& folder)> write;  ///< makes FOLDER/tokenizer.json
-  std::vector<std::string> message_contains;                      ///< what the Error has to say
+  std::vector<std::string> message_contains;                       ///< what the Error has to say
 };
 
 std::vector<BadTokenizer> bad_tokenizers();

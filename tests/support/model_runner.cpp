@@ -25,7 +25,8 @@ std::vector<float> ModelRunner::hidden(std::span<const TokenId> ids, std::span<c
   std::vector<float> out(static_cast<std::size_t>(total * size));
   // Blocks from the back and out of order, so that nothing works by accident.
   std::vector<BlockId> table;
-  for (std::int64_t b = (total + kBlockTokens - 1) / kBlockTokens; b-- > 0;) table.push_back(static_cast<BlockId>((b * 7) % cache_.num_blocks()));
+  for (std::int64_t b = (total + kBlockTokens - 1) / kBlockTokens; b-- > 0;)
+    table.push_back(static_cast<BlockId>((b * 7) % cache_.num_blocks()));
   std::size_t chunk = 0;
   for (std::int64_t first = 0; first < total; ++chunk) {
     const std::int64_t rows = std::min(chunks[std::min(chunk, chunks.size() - 1)], total - first);
@@ -34,10 +35,10 @@ std::vector<float> ModelRunner::hidden(std::span<const TokenId> ids, std::span<c
     std::vector<std::int32_t> outputs(static_cast<std::size_t>(rows));
     std::iota(outputs.begin(), outputs.end(), 0);
     const SequenceSlice slice{0, rows, table};
-    model_->forward(context(probe),
-                    {ids.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(rows)), positions,
-                     {&slice, 1}, outputs},
-                    cache_, {out.data() + first * size, rows, size, size});
+    model_->forward(
+        context(probe),
+        {ids.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(rows)), positions, {&slice, 1}, outputs},
+        cache_, {out.data() + first * size, rows, size, size});
     first += rows;
   }
   return out;

@@ -10,8 +10,8 @@
 
 namespace vitrine::test {
 
-/// FIPS 180-4, in hexadecimal. Its constants are the first 32 bits of the fractions of the square and cube roots of
-/// the first primes; long double has enough bits for them (64 on x86; the test vectors would tell).
+/// FIPS 180-4, in hexadecimal. Its constants are the first 32 bits of the fractions of the square and cube
+/// roots of the first primes; long double has enough bits for them (64 on x86; the test vectors would tell).
 inline std::string sha256(std::string_view message) {
   std::array<std::uint32_t, 64> k{};
   std::array<std::uint32_t, 8> state{};
@@ -48,8 +48,7 @@ inline std::string sha256(std::string_view message) {
     for (std::size_t i = 0; i < 64; ++i) {
       const std::uint32_t t1 =
           h + (std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25)) + ((e & f) ^ (~e & g)) + k[i] + w[i];
-      const std::uint32_t t2 =
-          (std::rotr(a, 2) ^ std::rotr(a, 13) ^ std::rotr(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
+      const std::uint32_t t2 = (std::rotr(a, 2) ^ std::rotr(a, 13) ^ std::rotr(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
       h = g, g = f, f = e, e = d + t1, d = c, c = b, b = a, a = t1 + t2;
     }
     const std::array<std::uint32_t, 8> added = {a, b, c, d, e, f, g, h};

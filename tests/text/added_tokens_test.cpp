@@ -27,7 +27,10 @@ std::vector<Found> find_all(const std::vector<AddedToken>& tokens, std::string_v
 }
 
 TEST(AddedTokens, LeftmostThenLongest) {
-  const std::vector<AddedToken> tokens = {{.id = 1, .content = "ab"}, {.id = 2, .content = "abcd"}, {.id = 3, .content = "bcde"}, {.id = 4, .content = "é"}};
+  const std::vector<AddedToken> tokens = {{.id = 1, .content = "ab"},
+                                          {.id = 2, .content = "abcd"},
+                                          {.id = 3, .content = "bcde"},
+                                          {.id = 4, .content = "é"}};
   EXPECT_EQ(find_all(tokens, "xabcde"), (std::vector<Found>{{2, "abcd"}}));
   EXPECT_EQ(find_all(tokens, "abce"), (std::vector<Found>{{1, "ab"}}));
   EXPECT_EQ(find_all(tokens, "abab bcde é"), (std::vector<Found>{{1, "ab"}, {1, "ab"}, {3, "bcde"}, {4, "é"}}));
@@ -51,7 +54,9 @@ TEST(AddedTokens, SingleWord) {
 }
 
 TEST(AddedTokens, Strips) {
-  const std::vector<AddedToken> tokens = {{.id = 1, .content = "L", .lstrip = true}, {.id = 2, .content = "R", .rstrip = true}, {.id = 3, .content = "B", .lstrip = true, .rstrip = true}};
+  const std::vector<AddedToken> tokens = {{.id = 1, .content = "L", .lstrip = true},
+                                          {.id = 2, .content = "R", .rstrip = true},
+                                          {.id = 3, .content = "B", .lstrip = true, .rstrip = true}};
   EXPECT_EQ(find_all(tokens, "x \t\u3000L y"), (std::vector<Found>{{1, " \t\u3000L"}}));
   EXPECT_EQ(find_all(tokens, "x R \n y"), (std::vector<Found>{{2, "R \n "}}));
   EXPECT_EQ(find_all(tokens, " B  B "), (std::vector<Found>{{3, " B  "}, {3, "B "}}));

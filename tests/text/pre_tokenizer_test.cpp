@@ -71,7 +71,9 @@ const std::vector<char32_t>& agreed() {
 TEST(KnownSplits, BothEnginesKnowNearlyAllCharacters) { EXPECT_GT(agreed().size(), 0x32000u - 0x800 - 20'000); }
 
 std::string random_text(std::mt19937& random) {
-  static const std::u32string usual = U"aZé中한ſsStTrReEvVmMlLdD''' \t\n\r\u00A0\u3000\u2028\u0085\u180E\u200B09²½Ⅻ٣.,!_-🦙\u0301\u093E\u20DD";
+  static const std::u32string usual =
+      U"aZé中한ſsStTrReEvVmMlLdD''' "
+      U"\t\n\r\u00A0\u3000\u2028\u0085\u180E\u200B09²½Ⅻ٣.,!_-🦙\u0301\u093E\u20DD";
   std::string text;
   const unsigned kind = random() % 3;
   for (auto n = random() % 24 + 1; n > 0; --n) {
@@ -86,7 +88,8 @@ std::string random_text(std::mt19937& random) {
 TEST(KnownSplits, ScannersEqualThePatterns) {
   const char* rounds_text = std::getenv("VITRINE_SPLIT_ROUNDS");
   const int rounds = rounds_text != nullptr ? std::atoi(rounds_text) : 100'000;
-  for (const std::string_view pattern : {std::string_view(kQwen2), std::string_view(kQwen35), std::string_view(kLlama3), kGpt2Pattern}) {
+  for (const std::string_view pattern :
+       {std::string_view(kQwen2), std::string_view(kQwen35), std::string_view(kLlama3), kGpt2Pattern}) {
     ASSERT_NE(find_known_split(pattern), nullptr);
     PreTokenizer scanner;
     scanner.add_split(pattern);
@@ -123,7 +126,8 @@ TEST(PreTokenizer, Qwen2Examples) {
   EXPECT_EQ(split(kQwen2, "e\u0301x"), (Pieces{"e", "\u0301x"}));
   EXPECT_EQ(split(kQwen35, "e\u0301x"), (Pieces{"e\u0301x"}));
   EXPECT_EQ(split(kLlama3, "12345"), (Pieces{"123", "45"}));
-  EXPECT_EQ(split(kGpt2Pattern, "it's IT'S 12345\n\n x"), (Pieces{"it", "'s", " IT", "'", "S", " 12345", "\n\n", " x"}));
+  EXPECT_EQ(split(kGpt2Pattern, "it's IT'S 12345\n\n x"),
+            (Pieces{"it", "'s", " IT", "'", "S", " 12345", "\n\n", " x"}));
 }
 
 TEST(PreTokenizer, StepsFollowEachOther) {
@@ -153,9 +157,10 @@ TEST(RegexSplitter, Translation) {
 }
 
 TEST(RegexSplitter, RefusesWhatTheDialectsReadDifferently) {
-  for (const char* pattern : {"^a", "a$", "\\bx", "\\h", "\\R", "\\X", "\\K", "\\1", "\\A", "[a[b]]", "[a&&b]", "[]a]", "(?R)", "(?m:a)",
-                              "(?<n>a)", "(?P<n>a)", "(*UTF)a", "a{2}+", "a{2}?", "a{,3}", "a{x}", "\\pL", "\\p{}", "\\p{L&}", "[\\W]",
-                              "\\x{}", "\\x{zz}", "\\u12", "\\x4"}) {
+  for (const char* pattern :
+       {"^a",     "a$",   "\\bx",  "\\h",     "\\R",     "\\X",      "\\K",     "\\1",   "\\A",   "[a[b]]",
+        "[a&&b]", "[]a]", "(?R)",  "(?m:a)",  "(?<n>a)", "(?P<n>a)", "(*UTF)a", "a{2}+", "a{2}?", "a{,3}",
+        "a{x}",   "\\pL", "\\p{}", "\\p{L&}", "[\\W]",   "\\x{}",    "\\x{zz}", "\\u12", "\\x4"}) {
     EXPECT_THROW(translate_regex(pattern), Error) << pattern;
   }
   for (const char* pattern : {"(", "a)", "[a", "*", "a\\", "[b-a]", "\\p{Klingon}", "\\x{110000}"}) {

@@ -27,7 +27,8 @@ TEST(StreamDecoder, EqualsDecodeForAnyIds) {
     for (int round = 0; round < 20000; ++round) {
       // Ids below 256 are single bytes in both vocabularies: half characters of all kinds.
       Ids ids;
-      for (auto n = random() % 12; n > 0; --n) ids.push_back(static_cast<TokenId>(random() % (round % 2 == 0 ? 256 : limit)));
+      for (auto n = random() % 12; n > 0; --n)
+        ids.push_back(static_cast<TokenId>(random() % (round % 2 == 0 ? 256 : limit)));
       for (const bool skip_special : {false, true}) {
         StreamDecoder decoder(*tokenizer, skip_special);
         std::string text;
@@ -72,7 +73,7 @@ TEST(StreamDecoder, EmitsAsSoonAsTheCharacterIsWhole) {
   EXPECT_EQ(decoder.push(0xFF), "\uFFFD");
   EXPECT_EQ(decoder.push(267), "<|end|>");
   EXPECT_EQ(decoder.push(0xC3), "");
-  EXPECT_EQ(decoder.push(9999), "");        // no token: nothing comes between
+  EXPECT_EQ(decoder.push(9999), "");  // no token: nothing comes between
   EXPECT_EQ(decoder.push(0xA9), "é");
   EXPECT_EQ(decoder.flush(), "");
 }

@@ -102,9 +102,7 @@ TEST_F(Cases, A14ControlAndSeparatorCharacters) {
   EXPECT_EQ(encode("a\u00A0b\u3000c"), (Ids{64, 4102, 65, 22441, 66}));
 }
 
-TEST_F(Cases, A15PaddingIdsDecodeToNothing) {
-  EXPECT_EQ(tokenizer_->decode(Ids{14990, 151900, 1879}), "hello world");
-}
+TEST_F(Cases, A15PaddingIdsDecodeToNothing) { EXPECT_EQ(tokenizer_->decode(Ids{14990, 151900, 1879}), "hello world"); }
 
 TEST_F(Cases, A16CharactersSplitOverTokensStreamWhole) {
   EXPECT_EQ(stream({26525, 232}), " 😊");
@@ -180,8 +178,9 @@ TEST(LongTexts, TenMegabytes) {
 }
 
 TEST(LongTexts, AMegabyteOfAnything) {
-  const std::string_view pieces[] = {" \n", "\r\n", "\t", "1", "!", "<", "<|", "<|im_start", "' ", "'s", "\u3000",
-                                     "é", "\u00A0x", "中", "🦙", "a\u0301", " \u0301", "ab", "\xFF"};
+  const std::string_view pieces[] = {" \n",        "\r\n",    "\t",      "1",      "!",   "<",       "<|",
+                                     "<|im_start", "' ",      "'s",      "\u3000", "é",   "\u00A0x", "中",
+                                     "🦙",       "a\u0301", " \u0301", "ab",     "\xFF"};
   for (const auto piece : pieces) {
     expect_end(*load_demo(), piece, 1'000'000);
     if (load_qwen3() != nullptr) expect_end(*load_qwen3(), piece, 1'000'000);

@@ -154,8 +154,8 @@ TEST(Spans, LeadBackThroughNormalizationRepairAndAddedTokens) {
   const auto tokenizer = make_tokenizer(test::small_tokenizer().dump(), "t");
   // "x", FF, "<|end|>", "e" U+0301, "hello": bytes 0, 1, 2-8, 9-11, 12-16
   const auto spans = tokenizer->encode_spans("x\xFF<|end|>e\u0301hello");
-  const TokenSpan expected[] = {{'x', 0, 1},   {0xEF, 1, 2},  {0xBF, 1, 2},  {0xBD, 1, 2},
-                                {267, 2, 9},   {0xC3, 9, 12}, {0xA9, 9, 12}, {259, 12, 17}};
+  const TokenSpan expected[] = {{'x', 0, 1}, {0xEF, 1, 2},  {0xBF, 1, 2},  {0xBD, 1, 2},
+                                {267, 2, 9}, {0xC3, 9, 12}, {0xA9, 9, 12}, {259, 12, 17}};
   ASSERT_EQ(spans.size(), std::size(expected));
   for (std::size_t i = 0; i < spans.size(); ++i) {
     EXPECT_EQ(spans[i].id, expected[i].id) << i;
@@ -179,8 +179,10 @@ TEST(Spans, RandomBytes) {
 
 TEST(Tokenizer, NormalizedAddedTokens) {
   json spec = test::small_tokenizer();
-  spec["added_tokens"].push_back({{"id", 270}, {"content", "caf\u0065\u0301"}, {"normalized", true}, {"special", false}});
-  spec["added_tokens"].push_back({{"id", 271}, {"content", "e\u0301e\u0301"}, {"normalized", false}, {"special", false}});
+  spec["added_tokens"].push_back(
+      {{"id", 270}, {"content", "caf\u0065\u0301"}, {"normalized", true}, {"special", false}});
+  spec["added_tokens"].push_back(
+      {{"id", 271}, {"content", "e\u0301e\u0301"}, {"normalized", false}, {"special", false}});
   const auto tokenizer = make_tokenizer(spec.dump(), "t");
   EXPECT_EQ(tokenizer->encode("acafé"), (Ids{'a', 270}));
   EXPECT_EQ(tokenizer->encode("cafe\u0301"), (Ids{270}));
