@@ -125,7 +125,8 @@ for case in suite.iter("testcase"):
         failed += 1
     else:  # skipped by itself ("notrun") or disabled
         output = case.findtext("system-out") or ""
-        reason = re.search(r": Skipped\n(.+)", output)  # what GTEST_SKIP() << was given
+        # what GTEST_SKIP() << was given, or unittest's skipTest
+        reason = re.search(r": Skipped\n(.+)", output) or re.search(r"skipped ['\"](.+?)['\"]\n", output)
         lines = [line.strip() for line in output.splitlines() if line.strip()]
         skipped[reason[1] if reason else status if not lines else lines[-1]].append(case.get("name"))
 for reason, names in skipped.items():

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <fstream>
 #include <iostream>
@@ -52,18 +53,18 @@ Engine ModelOptions::load() const {
 }
 
 void TextInput::add_to(CLI::App& command, const std::string& what) {
-  command.add_option(what, argument, "the text, or - for standard input");
+  option = command.add_option(what, argument, "the text, or - for standard input");
   command.add_option("--file", file, "read the text from a file")->check(CLI::ExistingFile);
 }
 
 std::string TextInput::read() const {
   std::string text;
   if (!file.empty()) {
-    if (!argument.empty()) throw Error(ErrorCode::kInvalidArgument, "give the text or --file, not both");
+    if (has_argument()) throw Error(ErrorCode::kInvalidArgument, "give the text or --file, not both");
     std::ifstream stream(file, std::ios::binary);
     text.assign(std::istreambuf_iterator<char>(stream), {});
     if (!stream) throw Error(ErrorCode::kIo, file + ": cannot be read");
-  } else if (argument == "-" || (argument.empty() && ::isatty(STDIN_FILENO) == 0)) {
+  } else if (argument == "-" || (!has_argument() && ::isatty(STDIN_FILENO) == 0)) {
     text.assign(std::istreambuf_iterator<char>(std::cin), {});
   } else {
     return argument;
@@ -73,22 +74,19 @@ std::string TextInput::read() const {
 }
 
 std::vector<TokenId> parse_ids(const std::string& text) {
+  constexpr std::string_view kSeparators = ", \n\t[]";
   std::vector<TokenId> ids;
-  const char* at = text.data();
-  const char* end = at + text.size();
-  while (at != end) {
-    if (*at == ',' || *at == ' ' || *at == '\n' || *at == '\t' || *at == '[' || *at == ']') {
-      ++at;
-      continue;
-    }
+  for (std::size_t at = text.find_first_not_of(kSeparators); at != std::string::npos;
+       at = text.find_first_not_of(kSeparators, at)) {
+    const std::size_t end = std::min(text.find_first_of(kSeparators, at), text.size());
     TokenId id = 0;
-    const auto [next, error] = std::from_chars(at, end, id);
-    if (error != std::errc() || id < 0) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  "ids: expected numbers such as 785,6722, found \"" + std::string(at, std::min(end, at + 20)) + "\"");
+    const auto [next, error] = std::from_chars(text.data() + at, text.data() + end, id);
+    if (error != std::errc() || next != text.data() + end || id < 0) {
+      throw Error(ErrorCode::kInvalidArgument, "ids: expected numbers such as 785,6722, found \"" +
+                                                   cut(visible(text.substr(at, end - at)), 40) + "\"");
     }
     ids.push_back(id);
-    at = next;
+    at = end;
   }
   return ids;
 }

@@ -36,9 +36,11 @@ struct ModelOptions {
 struct TextInput {
   std::string argument;
   std::string file;
+  const CLI::Option* option = nullptr;  // tells an empty argument from none
 
   void add_to(CLI::App& command, const std::string& what);
-  bool given() const { return !argument.empty() || !file.empty(); }
+  bool has_argument() const { return option != nullptr && option->count() > 0; }
+  bool given() const { return has_argument() || !file.empty(); }
   /// The text; one newline at the end of a file or of standard input is dropped.
   /// Throws Error(kInvalidArgument) when there is none.
   std::string read() const;

@@ -483,7 +483,7 @@ int run_explain(const ExplainCommand& o) {
     return kExitFailed;
   }
   if (o.json) {
-    write_out(json_of(o.model.name(), engine, e) + "\n");
+    write_json(json_of(o.model.name(), engine, e));
   } else {
     print_text(o, engine, e);
   }

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "explain_json.h"
 
-#include <nlohmann/json.hpp>
-
 #include "request_options.h"
 
 namespace vitrine::app {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 Json json_of(const Engine& engine, const std::vector<TokenScore>& tokens) {
   Json out = Json::array();
@@ -70,7 +66,7 @@ Json json_of(const Draw& draw, const Generation& g) {
 
 }  // namespace
 
-std::string json_of(const std::string& model, const Engine& engine, const Explanation& e) {
+Json json_of(const std::string& model, const Engine& engine, const Explanation& e) {
   const bool has_text = engine.tokenizer() != nullptr;
   Json tokens = Json::array();
   for (const ExplainedToken& t : e.tokens) {
@@ -95,8 +91,7 @@ std::string json_of(const std::string& model, const Engine& engine, const Explan
                     {"output_ids", g.output_ids},
                     {"text", has_text ? Json(g.text) : Json()},
                     {"finish_reason", to_string(g.finish_reason)}};
-  // A model's name comes from the command line and need not be UTF-8.
-  return out.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return out;
 }
 
 }  // namespace vitrine::app

@@ -5,9 +5,11 @@
 
 #include <string>
 
+#include "json_output.h"
+
 namespace vitrine::app {
 
-/// The whole explanation on one line; numbers read back as they were. `model`: how the user called it.
-std::string json_of(const std::string& model, const Engine& engine, const Explanation& e);
+/// The whole explanation. `model`: how the user called it.
+Json json_of(const std::string& model, const Engine& engine, const Explanation& e);
 
 }  // namespace vitrine::app

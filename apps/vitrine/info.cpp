@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "command.h"
+#include "json_output.h"
 #include "terminal.h"
 
 namespace vitrine::app {
@@ -29,7 +28,6 @@ Memory memory_of(const EngineInfo& info) {
 }
 
 void print_json(const InfoOptions& o, const EngineInfo& info) {
-  using Json = nlohmann::ordered_json;
   Json parts = Json::object();
   for (const ModelPart& part : info.parts) parts[part.name] = {{"parameters", part.parameters}, {"bytes", part.bytes}};
   Json isas = Json::array();
@@ -37,34 +35,32 @@ void print_json(const InfoOptions& o, const EngineInfo& info) {
     isas.push_back({{"name", isa.name}, {"available", isa.available}, {"reason", isa.reason}});
   }
   const Memory memory = memory_of(info);
-  write_out(Json{{"model", o.model.name()},
-                 {"folder", info.model},
-                 {"architecture", info.architecture},
-                 {"parameters", info.parameters},
-                 {"weight_bytes", info.weight_bytes},
-                 {"parts", parts},
-                 {"layers", info.num_layers},
-                 {"hidden_size", info.hidden_size},
-                 {"intermediate_size", info.intermediate_size},
-                 {"query_heads", info.query_heads},
-                 {"kv_heads", info.kv_heads},
-                 {"head_dim", info.head_dim},
-                 {"vocab_size", info.vocab_size},
-                 {"max_position_embeddings", info.max_position_embeddings},
-                 {"context", info.context},
-                 {"eos_ids", info.eos_ids},
-                 {"kv_bytes_per_token", info.kv_bytes_per_token},
-                 {"kv_bytes", memory.kv},
-                 {"workspace_bytes", info.workspace_bytes},
-                 {"needed_bytes", memory.needed},
-                 {"available_bytes", memory.available},
-                 {"fits", memory.fits},
-                 {"precision", info.precision == Precision::kExact ? "exact" : "default"},
-                 {"threads", info.threads},
-                 {"isa", info.isa},
-                 {"isas", isas}}
-                .dump() +
-            "\n");
+  write_json(Json::object({{"model", o.model.name()},
+                           {"folder", info.model},
+                           {"architecture", info.architecture},
+                           {"parameters", info.parameters},
+                           {"weight_bytes", info.weight_bytes},
+                           {"parts", parts},
+                           {"layers", info.num_layers},
+                           {"hidden_size", info.hidden_size},
+                           {"intermediate_size", info.intermediate_size},
+                           {"query_heads", info.query_heads},
+                           {"kv_heads", info.kv_heads},
+                           {"head_dim", info.head_dim},
+                           {"vocab_size", info.vocab_size},
+                           {"max_position_embeddings", info.max_position_embeddings},
+                           {"context", info.context},
+                           {"eos_ids", info.eos_ids},
+                           {"kv_bytes_per_token", info.kv_bytes_per_token},
+                           {"kv_bytes", memory.kv},
+                           {"workspace_bytes", info.workspace_bytes},
+                           {"needed_bytes", memory.needed},
+                           {"available_bytes", memory.available},
+                           {"fits", memory.fits},
+                           {"precision", info.precision == Precision::kExact ? "exact" : "default"},
+                           {"threads", info.threads},
+                           {"isa", info.isa},
+                           {"isas", isas}}));
 }
 
 std::string why_this_isa(const EngineInfo& info) {

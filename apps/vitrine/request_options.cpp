@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "request_options.h"
 
+#include <charconv>
 #include <stdexcept>
 
 namespace vitrine::app {
@@ -22,6 +23,14 @@ std::pair<TokenId, float> parse_bias(const std::string& text) {
   }
 }
 
+/// CLI11 reads an unsigned number as C does: a sign wraps, too large a number is cut.
+std::string is_seed(const std::string& text) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool fine = error == std::errc() && end == text.data() + text.size();
+  return fine ? "" : "expected a whole number from 0 to 18446744073709551615, found " + text;
+}
+
 }  // namespace
 
 void RequestOptions::add_to(CLI::App& command) {
@@ -41,7 +50,7 @@ void RequestOptions::add_to(CLI::App& command) {
   command.add_option("--logit-bias", logit_bias, "ID:VALUE, added to that token's logit (may be repeated)")
       ->allow_extra_args(false)
       ->group(sampling);
-  command.add_option("--seed", seed, "same seed, same text")->group(sampling);
+  command.add_option("--seed", seed, "same seed, same text")->check(is_seed, "", "SEED")->group(sampling);
 }
 
 Request RequestOptions::make_request(const Engine& engine) const {

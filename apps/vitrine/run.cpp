@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <nlohmann/json.hpp>
 
 #include "command.h"
+#include "json_output.h"
 #include "request_options.h"
 #include "terminal.h"
 
@@ -86,7 +86,6 @@ double decode_rate(const Generation& g) {
 double prefill_rate(const Generation& g) { return rate(static_cast<double>(g.prompt_ids.size()), g.prefill_s); }
 
 void print_json(const Engine& engine, const RunOptions& o, const Generation& g) {
-  using Json = nlohmann::ordered_json;
   const bool has_text = engine.tokenizer() != nullptr;
   Json top = Json::array();
   for (const TokenScore& t : g.top) {
@@ -112,7 +111,7 @@ void print_json(const Engine& engine, const RunOptions& o, const Generation& g) 
               {"isa", engine.info().isa},
               {"threads", engine.info().threads}};
   if (!g.error.empty()) out["error"] = g.error;
-  write_out(out.dump() + "\n");
+  write_json(out);
 }
 
 void print_top(const Engine& engine, const Generation& g) {

@@ -80,19 +80,20 @@ int display_width(std::string_view text) {
   return width;
 }
 
-std::string fit(std::string_view text, int columns) {
-  const int width = display_width(text);
-  if (width <= columns) return std::string(text) + std::string(static_cast<std::size_t>(columns - width), ' ');
-  std::string out;
+std::string cut(std::string_view text, int columns) {
+  if (display_width(text) <= columns) return std::string(text);
+  std::size_t end = 0;
   int used = 0;
-  for (std::size_t i = 0; i < text.size();) {
-    const std::size_t start = i;
-    const int next = columns_of(next_code_point(text, i));
-    if (used + next > columns - 1) break;
-    out += text.substr(start, i - start);
-    used += next;
+  for (std::size_t i = 0; i < text.size(); end = i) {
+    used += columns_of(next_code_point(text, i));
+    if (used > columns - 1) break;
   }
-  return out + "…" + std::string(static_cast<std::size_t>(columns - 1 - used), ' ');
+  return std::string(text.substr(0, end)) + "…";
+}
+
+std::string fit(std::string_view text, int columns) {
+  const std::string shown = cut(text, columns);
+  return shown + std::string(static_cast<std::size_t>(columns - display_width(shown)), ' ');
 }
 
 std::string short_count(std::int64_t count) {

@@ -21,6 +21,8 @@ bool stderr_is_terminal();
 std::string visible(std::string_view text);
 /// Columns of the text on a terminal.
 int display_width(std::string_view text);
+/// At most `columns`, the end replaced by "…" where it is longer.
+std::string cut(std::string_view text, int columns);
 /// Pads with spaces, or cuts with "…", to exactly `columns`.
 std::string fit(std::string_view text, int columns);
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <fstream>
 #include <iostream>
-#include <nlohmann/json.hpp>
+#include <limits>
 
 #include "command.h"
+#include "json_output.h"
 #include "terminal.h"
 
 namespace vitrine::app {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 struct TokenizeOptions {
   std::string model;
@@ -26,6 +26,18 @@ SpecialTokens special_of(const TokenizeOptions& o) {
   return o.special == "text" ? SpecialTokens::kText : SpecialTokens::kParse;
 }
 
+/// Throws Json::exception for anything but an array of ids.
+std::vector<TokenId> ids_of(const Json& array) {
+  if (!array.is_array()) throw Json::type_error::create(302, "not an array", &array);
+  std::vector<TokenId> ids;
+  for (const Json& id : array) {
+    const bool is_id = id.is_number_integer() && id >= 0 && id <= std::numeric_limits<TokenId>::max();
+    if (!is_id) throw Json::type_error::create(302, "not an id", &array);
+    ids.push_back(id.get<TokenId>());
+  }
+  return ids;
+}
+
 /// One JSON value a line from standard input, or from --file, to one JSON value a line.
 template <class Convert>
 void each_line(const TokenizeOptions& o, const char* expected, Convert convert) {
@@ -36,10 +48,10 @@ void each_line(const TokenizeOptions& o, const char* expected, Convert convert) 
   for (std::string line; std::getline(in, line);) {
     ++number;
     try {
-      write_out(convert(Json::parse(line)).dump() + "\n");
+      write_json(convert(Json::parse(line)));
     } catch (const Json::exception&) {
       throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("line {}: expected {}, found {}", number, expected, fit(visible(line), 60)));
+                  fmt::format("line {}: expected {}, found {}", number, expected, cut(visible(line), 60)));
     }
   }
 }
@@ -54,7 +66,7 @@ void print_spans(const TokenizeOptions& o, const Tokenizer& tokenizer, const std
       tokens.push_back(
           {{"id", span.id}, {"token", tokenizer.decode({&span.id, 1})}, {"bytes", {span.begin, span.end}}});
     }
-    write_out(Json{{"ids", ids}, {"tokens", tokens}}.dump() + "\n");
+    write_json(Json::object({{"ids", ids}, {"tokens", tokens}}));
     return;
   }
   write_out("      id       bytes  token\n");
@@ -68,17 +80,23 @@ void print_spans(const TokenizeOptions& o, const Tokenizer& tokenizer, const std
 int tokenize(const TokenizeOptions& o) {
   const ModelOptions model{.model = o.model};
   const auto tokenizer = Tokenizer::load(find_model(model.folder()));
+  if (o.batch && o.text.has_argument()) {
+    throw Error(ErrorCode::kInvalidArgument, "--batch reads standard input or --file: give no text beside it");
+  }
   if (o.batch && o.decode) {
-    each_line(o, "a JSON array of ids", [&](const Json& ids) {
-      return Json(tokenizer->decode(ids.get<std::vector<TokenId>>(), o.skip_special));
-    });
+    each_line(o, "a JSON array of ids",
+              [&](const Json& ids) { return Json(tokenizer->decode(ids_of(ids), o.skip_special)); });
   } else if (o.batch) {
     each_line(o, "a JSON string", [&](const Json& text) {
       return Json(tokenizer->encode(text.get_ref<const std::string&>(), special_of(o)));
     });
   } else if (o.decode) {
     const std::string text = tokenizer->decode(parse_ids(o.text.read()), o.skip_special);
-    write_out(o.json ? Json{{"text", text}}.dump() + "\n" : text + "\n");
+    if (o.json) {
+      write_json(Json::object({{"text", text}}));
+    } else {
+      write_out(text + "\n");
+    }
   } else {
     print_spans(o, *tokenizer, o.text.read());
   }
@@ -95,8 +113,9 @@ void add_tokenize(CLI::App& program, int& exit_code) {
   o->text.add_to(*command, "TEXT");
   command->add_option("--special", o->special, "\"text\": treat strings like <|im_end|> as plain text")
       ->check(CLI::IsMember({"parse", "text"}));
-  command->add_flag("--decode", o->decode, "the text is ids, such as 785,6722: print what they spell");
-  command->add_flag("--skip-special", o->skip_special, "with --decode: leave special tokens out");
+  CLI::Option* decode =
+      command->add_flag("--decode", o->decode, "the text is ids, such as 785,6722: print what they spell");
+  command->add_flag("--skip-special", o->skip_special, "with --decode: leave special tokens out")->needs(decode);
   command->add_flag("--batch", o->batch, "one JSON string a line in, one JSON array of ids a line out");
   command->add_flag("--json", o->json, "one line of JSON on standard output");
   command->footer("Example: vitrine tokenize \"The capital of France is\"");

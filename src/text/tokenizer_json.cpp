@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <unordered_set>
 #include <utility>
 
 #include "base/json.h"
@@ -308,8 +309,7 @@ class Loader {
       content.fail("it has " + std::to_string(token.content.size()) + " bytes, more than " +
                    std::to_string(kMaxTokenBytes));
     }
-    const auto same = [&](const AddedToken& other) { return other.content == token.content; };
-    if (std::any_of(parts_.added_tokens.begin(), parts_.added_tokens.end(), same)) {
+    if (!added_contents_.insert(token.content).second) {
       content.fail("the token " + quote(token.content) + " is there twice");
     }
     const auto added = guarded(entry, [&] { return parts_.vocabulary.add_literal(token.id, token.content); });
@@ -326,6 +326,7 @@ class Loader {
   json::Value root_;
   const std::string& source_;
   TokenizerParts parts_;
+  std::unordered_set<std::string> added_contents_;
   std::string scratch_;
 };
 
