@@ -7,20 +7,12 @@
 #include <map>
 #include <memory>
 
-#include "command.h"
+#include "commands.h"
 #include "explain_json.h"
-#include "request_options.h"
 #include "terminal.h"
 
 namespace vitrine::app {
 namespace {
-
-struct ExplainCommand {
-  ModelOptions model;
-  RequestOptions request;
-  int top = 5;
-  bool json = false;
-};
 
 // ---- Small pieces of text ----
 
@@ -32,11 +24,6 @@ std::string repeat(std::string_view text, std::int64_t times) {
   std::string out;
   for (; times > 0; --times) out += text;
   return out;
-}
-
-/// Cut to at most that many columns, without padding.
-std::string cut(std::string_view text, int columns) {
-  return display_width(text) <= columns ? std::string(text) : fit(text, columns);
 }
 
 std::string right(std::string_view text, int columns) {
@@ -473,11 +460,13 @@ void print_text(const ExplainCommand& o, const Engine& engine, const Explanation
   write_out(page.str());
 }
 
-int run_explain(const ExplainCommand& o) {
+}  // namespace
+
+int explain(const ExplainCommand& o) {
   Engine engine = o.model.load();
   Request request = o.request.make_request(engine);
   request.max_tokens = 1;
-  const Explanation e = explain(engine, std::move(request), {.top = o.top});
+  const Explanation e = vitrine::explain(engine, std::move(request), {.top = o.top});
   if (e.layers.empty()) {
     write_note("vitrine: " + e.generation.error);
     return kExitFailed;
@@ -488,19 +477,6 @@ int run_explain(const ExplainCommand& o) {
     print_text(o, engine, e);
   }
   return kExitFine;
-}
-
-}  // namespace
-
-void add_explain(CLI::App& program, int& exit_code) {
-  auto o = std::make_shared<ExplainCommand>();
-  CLI::App* command = program.add_subcommand("explain", "what happens between a prompt and the token that follows it");
-  o->model.add_to(*command);
-  o->request.add_to(*command);
-  command->add_option("--top", o->top, "how many tokens the tables show (default: 5)")->check(CLI::Range(1, 1000));
-  command->add_flag("--json", o->json, "one line of JSON on standard output");
-  command->footer("Example: vitrine explain \"The capital of France is\" --greedy");
-  command->callback([o, &exit_code] { exit_code = run_explain(*o); });
 }
 
 }  // namespace vitrine::app

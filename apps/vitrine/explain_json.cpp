@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "explain_json.h"
 
-#include "request_options.h"
+#include "options.h"
 
 namespace vitrine::app {
 namespace {

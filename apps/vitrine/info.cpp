@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
-#include "command.h"
+#include "commands.h"
 #include "json_output.h"
 #include "terminal.h"
 
 namespace vitrine::app {
 namespace {
-
-struct InfoOptions {
-  ModelOptions model;
-  bool json = false;
-};
 
 /// What the model needs at its full context, and what there is.
 struct Memory {
@@ -27,7 +22,7 @@ Memory memory_of(const EngineInfo& info) {
   return {kv, needed, available, needed <= available};
 }
 
-void print_json(const InfoOptions& o, const EngineInfo& info) {
+void print_json(const InfoCommand& o, const EngineInfo& info) {
   Json parts = Json::object();
   for (const ModelPart& part : info.parts) parts[part.name] = {{"parameters", part.parameters}, {"bytes", part.bytes}};
   Json isas = Json::array();
@@ -73,7 +68,7 @@ std::string why_this_isa(const EngineInfo& info) {
   return "the best table this CPU runs" + lacking;
 }
 
-void print_text(const InfoOptions& o, const EngineInfo& info) {
+void print_text(const InfoCommand& o, const EngineInfo& info) {
   const auto line = [](const std::string& name, const std::string& value) { write_out(fit(name, 16) + value + "\n"); };
   line("Model", o.model.name());
   line("Folder", info.model);
@@ -102,17 +97,10 @@ void print_text(const InfoOptions& o, const EngineInfo& info) {
 
 }  // namespace
 
-void add_info(CLI::App& program, int& exit_code) {
-  auto o = std::make_shared<InfoOptions>();
-  CLI::App* command = program.add_subcommand("info", "what a model is, what it needs, what this machine will use");
-  o->model.add_to(*command);
-  command->add_flag("--json", o->json, "one line of JSON on standard output");
-  command->footer("Example: vitrine info --model Qwen/Qwen3-0.6B");
-  command->callback([o, &exit_code] {
-    const Engine engine = o->model.load();
-    o->json ? print_json(*o, engine.info()) : print_text(*o, engine.info());
-    exit_code = kExitFine;
-  });
+int info(const InfoCommand& o) {
+  const Engine engine = o.model.load();
+  o.json ? print_json(o, engine.info()) : print_text(o, engine.info());
+  return kExitFine;
 }
 
 }  // namespace vitrine::app

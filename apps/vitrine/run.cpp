@@ -6,9 +6,8 @@
 #include <algorithm>
 #include <atomic>
 
-#include "command.h"
+#include "commands.h"
 #include "json_output.h"
-#include "request_options.h"
 #include "terminal.h"
 
 namespace vitrine::app {
@@ -41,40 +40,13 @@ class InterruptScope {
   }, old_term_{};
 };
 
-struct RunOptions {
-  ModelOptions model;
-  RequestOptions request;
-  std::int64_t max_tokens = -1;
-  std::vector<std::string> stop;
-  bool ignore_eos = false;
-  int top = 0;
-  bool json = false;
-  bool quiet = false;
-
-  void add_to(CLI::App& command);
-  Request make_request(const Engine& engine) const;
-};
-
-void RunOptions::add_to(CLI::App& command) {
-  request.add_to(command);
-  model.add_to(command);
-  command.add_option("--max-tokens", max_tokens, "stop after that many new tokens")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
-  command.add_option("--stop", stop, "stop before this text (may be repeated)")->allow_extra_args(false);
-  command.add_flag("--ignore-eos", ignore_eos, "go on after an end-of-sequence token");
-  command.add_option("--top", top, "show the N likeliest next tokens")->check(CLI::Range(0, 1000));
-  command.add_flag("--json", json, "one line of JSON on standard output");
-  command.add_flag("--quiet", quiet, "the text alone, without the closing lines");
-  command.footer("Example: vitrine run \"The capital of France is\" --greedy --top 5");
-}
-
-Request RunOptions::make_request(const Engine& engine) const {
-  Request made = request.make_request(engine);
-  made.max_tokens = max_tokens;
-  made.stop = stop;
-  made.ignore_eos = ignore_eos;
-  made.top = top;
-  return made;
+Request make_request(const RunCommand& o, const Engine& engine) {
+  Request request = o.request.make_request(engine);
+  request.max_tokens = o.max_tokens;
+  request.stop = o.stop;
+  request.ignore_eos = o.ignore_eos;
+  request.top = o.top;
+  return request;
 }
 
 double rate(double count, double seconds) { return seconds > 0 ? count / seconds : 0; }
@@ -85,7 +57,7 @@ double decode_rate(const Generation& g) {
 }
 double prefill_rate(const Generation& g) { return rate(static_cast<double>(g.prompt_ids.size()), g.prefill_s); }
 
-void print_json(const Engine& engine, const RunOptions& o, const Generation& g) {
+void print_json(const Engine& engine, const RunCommand& o, const Generation& g) {
   const bool has_text = engine.tokenizer() != nullptr;
   Json top = Json::array();
   for (const TokenScore& t : g.top) {
@@ -137,7 +109,7 @@ const char* why(FinishReason reason) {
   return "";
 }
 
-void print_closing_lines(const Engine& engine, const RunOptions& o, const Request& request, const Generation& g) {
+void print_closing_lines(const Engine& engine, const RunCommand& o, const Request& request, const Generation& g) {
   const EngineInfo& info = engine.info();
   write_out(fmt::format("\nModel:  {}, {} parameters, {} of weights; {} kernels, {} thread{}\n", o.model.name(),
                         short_count(info.parameters), short_bytes(info.weight_bytes), info.isa, info.threads,
@@ -182,9 +154,11 @@ Generation generate(Engine& engine, Request request, bool stream) {
   return result;
 }
 
-int run(const RunOptions& o) {
+}  // namespace
+
+int run(const RunCommand& o) {
   Engine engine = o.model.load();
-  Request request = o.make_request(engine);
+  Request request = make_request(o, engine);
   const Generation result = generate(engine, request, !o.json);
   if (o.json) {
     print_json(engine, o, result);
@@ -195,15 +169,6 @@ int run(const RunOptions& o) {
   if (result.finish_reason != FinishReason::kError) return kExitFine;
   write_note("vitrine: " + result.error);
   return kExitFailed;
-}
-
-}  // namespace
-
-void add_run(CLI::App& program, int& exit_code) {
-  auto options = std::make_shared<RunOptions>();
-  CLI::App* command = program.add_subcommand("run", "continue a prompt");
-  options->add_to(*command);
-  command->callback([options, &exit_code] { exit_code = run(*options); });
 }
 
 }  // namespace vitrine::app

@@ -5,24 +5,14 @@
 #include <iostream>
 #include <limits>
 
-#include "command.h"
+#include "commands.h"
 #include "json_output.h"
 #include "terminal.h"
 
 namespace vitrine::app {
 namespace {
 
-struct TokenizeOptions {
-  std::string model;
-  TextInput text;
-  std::string special = "parse";
-  bool decode = false;
-  bool skip_special = false;
-  bool batch = false;
-  bool json = false;
-};
-
-SpecialTokens special_of(const TokenizeOptions& o) {
+SpecialTokens special_of(const TokenizeCommand& o) {
   return o.special == "text" ? SpecialTokens::kText : SpecialTokens::kParse;
 }
 
@@ -40,7 +30,7 @@ std::vector<TokenId> ids_of(const Json& array) {
 
 /// One JSON value a line from standard input, or from --file, to one JSON value a line.
 template <class Convert>
-void each_line(const TokenizeOptions& o, const char* expected, Convert convert) {
+void each_line(const TokenizeCommand& o, const char* expected, Convert convert) {
   std::ifstream file;
   if (!o.text.file.empty()) file.open(o.text.file);
   std::istream& in = o.text.file.empty() ? std::cin : file;
@@ -56,7 +46,7 @@ void each_line(const TokenizeOptions& o, const char* expected, Convert convert) 
   }
 }
 
-void print_spans(const TokenizeOptions& o, const Tokenizer& tokenizer, const std::string& text) {
+void print_spans(const TokenizeCommand& o, const Tokenizer& tokenizer, const std::string& text) {
   const std::vector<TokenSpan> spans = tokenizer.encode_spans(text, special_of(o));
   if (o.json) {
     Json ids = Json::array();
@@ -77,10 +67,12 @@ void print_spans(const TokenizeOptions& o, const Tokenizer& tokenizer, const std
   write_out(fmt::format("{} tokens, {} bytes\n", spans.size(), text.size()));
 }
 
-int tokenize(const TokenizeOptions& o) {
+}  // namespace
+
+int tokenize(const TokenizeCommand& o) {
   const ModelOptions model{.model = o.model};
   const auto tokenizer = Tokenizer::load(find_model(model.folder()));
-  if (o.batch && o.text.has_argument()) {
+  if (o.batch && o.text.has_argument) {
     throw Error(ErrorCode::kInvalidArgument, "--batch reads standard input or --file: give no text beside it");
   }
   if (o.batch && o.decode) {
@@ -101,25 +93,6 @@ int tokenize(const TokenizeOptions& o) {
     print_spans(o, *tokenizer, o.text.read());
   }
   return kExitFine;
-}
-
-}  // namespace
-
-void add_tokenize(CLI::App& program, int& exit_code) {
-  auto o = std::make_shared<TokenizeOptions>();
-  CLI::App* command = program.add_subcommand("tokenize", "text to token ids and back");
-  command->add_option("--model", o->model,
-                      "folder with tokenizer.json, that file, or ORG/NAME from the Hugging Face cache");
-  o->text.add_to(*command, "TEXT");
-  command->add_option("--special", o->special, "\"text\": treat strings like <|im_end|> as plain text")
-      ->check(CLI::IsMember({"parse", "text"}));
-  CLI::Option* decode =
-      command->add_flag("--decode", o->decode, "the text is ids, such as 785,6722: print what they spell");
-  command->add_flag("--skip-special", o->skip_special, "with --decode: leave special tokens out")->needs(decode);
-  command->add_flag("--batch", o->batch, "one JSON string a line in, one JSON array of ids a line out");
-  command->add_flag("--json", o->json, "one line of JSON on standard output");
-  command->footer("Example: vitrine tokenize \"The capital of France is\"");
-  command->callback([o, &exit_code] { exit_code = tokenize(*o); });
 }
 
 }  // namespace vitrine::app

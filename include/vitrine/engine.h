@@ -26,7 +26,8 @@ struct EngineOptions {
   std::int64_t step_tokens = 256;  ///< most tokens one step computes (prompts are cut into such chunks)
   Precision precision = Precision::kDefault;
   std::string isa;  ///< kernel table; empty: VITRINE_ISA, else the best this CPU has
-  std::function<void(std::int64_t done, std::int64_t total)> progress;  ///< bytes of weights read while loading
+  std::function<void(std::int64_t done, std::int64_t total)> progress;  ///< brings the weights into memory while
+                                                                        ///< loading, and tells how far it is, in bytes
 };
 
 using RequestId = std::int64_t;

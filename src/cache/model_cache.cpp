@@ -21,7 +21,7 @@ ModelCache::ModelCache(const std::vector<LayerCacheSpec>& layers, std::int64_t n
     : num_blocks_(num_blocks), block_bytes_(bytes_per_token(layers, storage) * kBlockTokens) {
   const auto total = checked_mul(num_blocks_, block_bytes_);
   if (!total) throw Error(ErrorCode::kTooLarge, "the KV cache would exceed 2^63 bytes");
-  memory_ = LazyMemory(*total, "the KV cache");
+  memory_ = LazyMemory(*total, "the KV cache (a shorter context needs less)");
   std::byte* base = memory_.data();
   for (const LayerCacheSpec& layer : layers) {
     const std::int64_t token_bytes = layer.head_dim * element_bytes(storage);

@@ -118,7 +118,8 @@ Engine::Impl::Impl(const std::string& name, const EngineOptions& options)
     const auto id = eos ? tokenizer->find(*eos) : std::nullopt;
     if (id) add_ids(info.eos_ids, {*id});
   }
-  if (options.progress) checkpoint_->populate(options.progress);
+  // What does not fit in memory would push itself out again.
+  if (options.progress && checkpoint_->file_bytes() < available_memory()) checkpoint_->populate(options.progress);
   fill_info(options);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "command.h"
+#include "options.h"
 
 #include <unistd.h>
 
@@ -8,20 +8,32 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <stdexcept>
+#include <string_view>
+#include <utility>
 
 #include "terminal.h"
 
 namespace vitrine::app {
+namespace {
 
-void ModelOptions::add_to(CLI::App& command) {
-  command.add_option("--model", model,
-                     "model folder, or ORG/NAME from the Hugging Face cache (default: the demo model)");
-  command.add_option("--threads", threads, "threads (default: the usable cores)")->check(CLI::Range(1, 1024));
-  command.add_option("--context", context, "longest prompt plus output, in tokens (default: the model's)")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 31));
-  command.add_option("--precision", precision, "\"exact\" computes everything in float32")
-      ->check(CLI::IsMember({"default", "exact"}));
+/// "ID:VALUE"
+std::pair<TokenId, float> parse_bias(const std::string& text) {
+  const std::size_t colon = text.find(':');
+  try {
+    if (colon == std::string::npos) throw std::invalid_argument(text);
+    std::size_t id_end = 0;
+    std::size_t value_end = 0;
+    const int id = std::stoi(text.substr(0, colon), &id_end);
+    const float value = std::stof(text.substr(colon + 1), &value_end);
+    if (id_end != colon || value_end != text.size() - colon - 1) throw std::invalid_argument(text);
+    return {id, value};
+  } catch (const std::logic_error&) {
+    throw Error(ErrorCode::kInvalidArgument, "--logit-bias: expected ID:VALUE, found \"" + text + "\"");
+  }
 }
+
+}  // namespace
 
 EngineOptions ModelOptions::engine_options() const {
   EngineOptions options;
@@ -52,19 +64,14 @@ Engine ModelOptions::load() const {
   return engine;
 }
 
-void TextInput::add_to(CLI::App& command, const std::string& what) {
-  option = command.add_option(what, argument, "the text, or - for standard input");
-  command.add_option("--file", file, "read the text from a file")->check(CLI::ExistingFile);
-}
-
 std::string TextInput::read() const {
   std::string text;
   if (!file.empty()) {
-    if (has_argument()) throw Error(ErrorCode::kInvalidArgument, "give the text or --file, not both");
+    if (has_argument) throw Error(ErrorCode::kInvalidArgument, "give the text or --file, not both");
     std::ifstream stream(file, std::ios::binary);
     text.assign(std::istreambuf_iterator<char>(stream), {});
     if (!stream) throw Error(ErrorCode::kIo, file + ": cannot be read");
-  } else if (argument == "-" || (!has_argument() && ::isatty(STDIN_FILENO) == 0)) {
+  } else if (argument == "-" || (!has_argument && ::isatty(STDIN_FILENO) == 0)) {
     text.assign(std::istreambuf_iterator<char>(std::cin), {});
   } else {
     return argument;
@@ -89,6 +96,34 @@ std::vector<TokenId> parse_ids(const std::string& text) {
     at = end;
   }
   return ids;
+}
+
+Request RequestOptions::make_request(const Engine& engine) const {
+  Request request;
+  if (!ids.empty()) {
+    if (prompt.given()) throw Error(ErrorCode::kInvalidArgument, "give a prompt or --ids, not both");
+    request.prompt_ids = parse_ids(ids);
+  } else {
+    request.prompt_ids = engine.encode(prompt.read(), special == "text" ? SpecialTokens::kText : SpecialTokens::kParse);
+  }
+  SamplingParams& s = request.sampling = engine.default_sampling();
+  // Asking for a temperature and the like is asking to sample; a greedy model stays greedy otherwise.
+  if (temperature || top_k || top_p || min_p || seed) s.greedy = false;
+  if (greedy) s.greedy = true;
+  s.temperature = temperature.value_or(s.temperature);
+  s.top_k = top_k.value_or(s.top_k);
+  s.top_p = top_p.value_or(s.top_p);
+  s.min_p = min_p.value_or(s.min_p);
+  s.repetition_penalty = repetition_penalty.value_or(s.repetition_penalty);
+  s.presence_penalty = presence_penalty;
+  s.frequency_penalty = frequency_penalty;
+  for (const std::string& bias : logit_bias) s.logit_bias.push_back(parse_bias(bias));
+  s.seed = seed;
+  return request;
+}
+
+std::string token_text(const Engine& engine, TokenId id) {
+  return engine.tokenizer() ? engine.tokenizer()->decode({&id, 1}) : "";
 }
 
 }  // namespace vitrine::app

@@ -3,17 +3,12 @@
 
 #include <vitrine/engine.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace vitrine::app {
-
-/// Exit codes: what a script can rely on.
-inline constexpr int kExitFine = 0;
-inline constexpr int kExitFailed = 1;
-inline constexpr int kExitUsage = 2;
 
 /// The options that every command with a model has.
 struct ModelOptions {
@@ -22,7 +17,6 @@ struct ModelOptions {
   std::int64_t context = 0;
   std::string precision = "default";
 
-  void add_to(CLI::App& command);
   EngineOptions engine_options() const;
   /// The model to load: as given, or the demo's folder. Throws Error(kNotFound) when that is not there.
   std::string folder() const;
@@ -35,24 +29,35 @@ struct ModelOptions {
 /// Where a prompt or text comes from: an argument, "-" or a pipe for standard input, or a file.
 struct TextInput {
   std::string argument;
+  bool has_argument = false;  // an empty argument is not the same as none
   std::string file;
-  const CLI::Option* option = nullptr;  // tells an empty argument from none
 
-  void add_to(CLI::App& command, const std::string& what);
-  bool has_argument() const { return option != nullptr && option->count() > 0; }
-  bool given() const { return has_argument() || !file.empty(); }
+  bool given() const { return has_argument || !file.empty(); }
   /// The text; one newline at the end of a file or of standard input is dropped.
-  /// Throws Error(kInvalidArgument) when there is none.
+  /// Throws Error: kInvalidArgument for an argument beside a file, kIo for a file that cannot be read.
   std::string read() const;
+};
+
+/// The prompt and how to choose what follows it: the options of every command that generates.
+struct RequestOptions {
+  TextInput prompt;
+  std::string ids;
+  std::string special = "parse";
+  bool greedy = false;
+  std::optional<float> temperature, top_p, min_p, repetition_penalty;
+  std::optional<std::int64_t> top_k;
+  float presence_penalty = 0, frequency_penalty = 0;
+  std::vector<std::string> logit_bias;
+  std::optional<std::uint64_t> seed;
+
+  /// A request with prompt_ids and sampling filled in. Throws Error(kInvalidArgument), or kNotFound for a text without
+  /// a tokenizer.
+  Request make_request(const Engine& engine) const;
 };
 
 /// "785,6722" or "785 6722". Throws Error(kInvalidArgument).
 std::vector<TokenId> parse_ids(const std::string& text);
-
-// Each adds its command to the program; the command's exit code goes to `exit_code`.
-void add_run(CLI::App& program, int& exit_code);
-void add_tokenize(CLI::App& program, int& exit_code);
-void add_info(CLI::App& program, int& exit_code);
-void add_explain(CLI::App& program, int& exit_code);
+/// The text of one token, decoded alone; empty without a tokenizer.
+std::string token_text(const Engine& engine, TokenId id);
 
 }  // namespace vitrine::app
