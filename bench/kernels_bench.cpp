@@ -31,7 +31,7 @@ void matmul_bf16(benchmark::State& state, const std::string& isa) {
 }  // namespace vitrine
 
 int main(int argc, char** argv) {
-  for (const vitrine::KernelChoice& choice : vitrine::kernel_choices()) {
+  for (const vitrine::IsaInfo& choice : vitrine::kernel_choices()) {
     if (!choice.available) continue;
     const std::string isa = choice.name;
     auto* bench = benchmark::RegisterBenchmark(("matmul_bf16/" + isa).c_str(), vitrine::matmul_bf16, isa);

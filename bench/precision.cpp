@@ -26,7 +26,7 @@ std::vector<float> log_probabilities(const Model& model, std::span<const TokenId
   Workspace workspace(model.workspace_bytes(kWindow, kWindow, pool.size()) +
                       model.head().workspace_bytes(kWindow, pool.size()));
   const Context context{pool, kernels, workspace};
-  const ModelCache cache(model.cache_layers(), kWindow / kBlockTokens, kv);
+  ModelCache cache(model.cache_layers(), kWindow / kBlockTokens, kv);
   std::vector<std::int32_t> rows(kWindow);
   std::iota(rows.begin(), rows.end(), 0);
   const std::vector<BlockId> blocks(rows.begin(), rows.begin() + kWindow / kBlockTokens);
@@ -83,7 +83,7 @@ int main(int argc, char** argv) {
   ids.resize(std::min(wanted, ids.size()) / kWindow * kWindow);
   const auto reference = log_probabilities(*model, ids, "generic", kStoreF32);
   compare("generic, exact", ids, reference, reference);
-  for (const KernelChoice& choice : kernel_choices()) {
+  for (const IsaInfo& choice : kernel_choices()) {
     if (!choice.available) continue;
     const char* isa = choice.name.c_str();
     if (choice.name != "generic") {

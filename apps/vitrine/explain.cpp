@@ -62,17 +62,8 @@ std::string plural(std::int64_t count, const char* what) {
   return fmt::format("{} {}{}", with_commas(count), what, count == 1 ? "" : "s");
 }
 
-/// A token as a table shows it. Part of a character has no text of its own: its bytes.
-std::string shown(const Tokenizer& tokenizer, TokenId id) {
-  const std::string text = tokenizer.decode({&id, 1});
-  if (text.find("\xEF\xBF\xBD") == std::string::npos) return visible(text);
-  std::string out;
-  for (const char c : tokenizer.token_bytes(id)) {
-    const auto byte = static_cast<unsigned char>(c);
-    out += byte < 0x80 ? visible({&c, 1}) : fmt::format("\\x{:02X}", byte);
-  }
-  return out;
-}
+/// Stands for a space at which no line may break, until the line is written. No text has it: visible() escapes it.
+constexpr char kSpaceInToken = '\x1F';
 
 /// Collects the page, and keeps every line within kColumns.
 class Page {
@@ -82,14 +73,12 @@ class Page {
     add(line + repeat("─", kColumns - display_width(line)), "\033[1m");
   }
 
-  /// Text broken at spaces, but not at those inside quotes: tokens stay whole.
+  /// Text broken at spaces, but not at those of tokens.
   void text(const std::string& text) {
     std::string line = " ";
     std::string word;
-    bool quoted = false;
     for (const char c : text + " ") {
-      if (c == '"') quoted = !quoted;
-      if (c != ' ' || quoted) {
+      if (c != ' ') {
         word += c;
         continue;
       }
@@ -112,6 +101,7 @@ class Page {
  private:
   void add(const std::string& line, const char* style = nullptr) {
     std::string cells = cut(line, kColumns);
+    std::replace(cells.begin(), cells.end(), kSpaceInToken, ' ');
     cells.erase(cells.find_last_not_of(' ') + 1);
     out_ += style != nullptr && colours_ ? style + cells + "\033[0m\n" : cells + "\n";
   }
@@ -120,8 +110,7 @@ class Page {
   std::string out_;
 };
 
-// ---- The stations
-// ----------------------------------------------------------------------------------------------------
+// ---- The stations ----
 
 /// What the stations tell about.
 struct Story {
@@ -132,7 +121,9 @@ struct Story {
   /// The token in quotes, or its id, in at most that many columns.
   std::string name(TokenId id, int columns = 24) const {
     if (!has_text(id)) return fmt::format("id {}", id);
-    return "\"" + cut(shown(*engine.tokenizer(), id), columns - 2) + "\"";
+    std::string token = cut(shown_token(*engine.tokenizer(), id), columns - 2);
+    std::replace(token.begin(), token.end(), ' ', kSpaceInToken);
+    return "\"" + token + "\"";
   }
   bool has_text(TokenId id) const { return !token_text(engine, id).empty(); }
   std::int64_t last_position() const { return static_cast<std::int64_t>(e.tokens.size()) - 1; }
@@ -463,7 +454,7 @@ void print_text(const ExplainCommand& o, const Engine& engine, const Explanation
 }  // namespace
 
 int explain(const ExplainCommand& o) {
-  Engine engine = o.model.load();
+  Engine engine = o.model.load(/*preload=*/true);
   Request request = o.request.make_request(engine);
   request.max_tokens = 1;
   const Explanation e = vitrine::explain(engine, std::move(request), {.top = o.top});

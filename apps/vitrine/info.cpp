@@ -98,7 +98,7 @@ void print_text(const InfoCommand& o, const EngineInfo& info) {
 }  // namespace
 
 int info(const InfoCommand& o) {
-  const Engine engine = o.model.load();
+  const Engine engine = o.model.load(/*preload=*/false);
   o.json ? print_json(o, engine.info()) : print_text(o, engine.info());
   return kExitFine;
 }

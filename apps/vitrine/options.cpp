@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "options.h"
 
+#include <fmt/format.h>
+
 #include <unistd.h>
 
 #include <algorithm>
@@ -54,8 +56,9 @@ std::string ModelOptions::folder() const {
   return demo.string();
 }
 
-Engine ModelOptions::load() const {
+Engine ModelOptions::load(bool preload) const {
   EngineOptions options = engine_options();
+  options.preload = preload;
   Progress progress("loading " + name());
   options.progress = [&](std::int64_t done, std::int64_t total) { progress.update(done, total); };
   Engine engine = Engine::load(folder(), options);
@@ -124,6 +127,17 @@ Request RequestOptions::make_request(const Engine& engine) const {
 
 std::string token_text(const Engine& engine, TokenId id) {
   return engine.tokenizer() ? engine.tokenizer()->decode({&id, 1}) : "";
+}
+
+std::string shown_token(const Tokenizer& tokenizer, TokenId id) {
+  const std::string text = tokenizer.decode({&id, 1});
+  if (text.find("\xEF\xBF\xBD") == std::string::npos) return visible(text);
+  std::string out;
+  for (const char c : tokenizer.token_bytes(id)) {
+    const auto byte = static_cast<unsigned char>(c);
+    out += byte < 0x80 ? visible({&c, 1}) : fmt::format("\\x{:02X}", byte);
+  }
+  return out;
 }
 
 }  // namespace vitrine::app

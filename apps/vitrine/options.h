@@ -22,8 +22,8 @@ struct ModelOptions {
   std::string folder() const;
   /// How it is called in output.
   std::string name() const { return model.empty() ? "demo" : model; }
-  /// Loads it with a progress bar where that takes long, and prints its warnings to standard error.
-  Engine load() const;
+  /// Loads it, with a progress bar where preloading takes long, and prints its warnings to standard error.
+  Engine load(bool preload) const;
 };
 
 /// Where a prompt or text comes from: an argument, "-" or a pipe for standard input, or a file.
@@ -59,5 +59,7 @@ struct RequestOptions {
 std::vector<TokenId> parse_ids(const std::string& text);
 /// The text of one token, decoded alone; empty without a tokenizer.
 std::string token_text(const Engine& engine, TokenId id);
+/// A token as a table shows it. Part of a character has no text of its own: its bytes, as \xC3.
+std::string shown_token(const Tokenizer& tokenizer, TokenId id);
 
 }  // namespace vitrine::app

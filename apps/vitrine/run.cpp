@@ -25,6 +25,7 @@ class InterruptScope {
   InterruptScope() {
     struct sigaction action {};
     action.sa_handler = on_interrupt;
+    action.sa_flags = SA_RESTART;  // a write that waits for its reader goes on
     ::sigaction(SIGINT, &action, &old_int_);
     ::sigaction(SIGTERM, &action, &old_term_);
   }
@@ -90,7 +91,7 @@ void print_top(const Engine& engine, const Generation& g) {
   write_out("\nrank      id  token                 probability     logit\n");
   int rank = 0;
   for (const TokenScore& t : g.top) {
-    const std::string token = engine.tokenizer() ? "\"" + visible(token_text(engine, t.id)) + "\"" : "";
+    const std::string token = engine.tokenizer() ? "\"" + shown_token(*engine.tokenizer(), t.id) + "\"" : "";
     write_out(fmt::format("{:4}  {:6}  {}  {:11.4f}  {:8.4f}\n", ++rank, t.id, fit(token, 20), t.probability, t.logit));
   }
 }
@@ -157,7 +158,7 @@ Generation generate(Engine& engine, Request request, bool stream) {
 }  // namespace
 
 int run(const RunCommand& o) {
-  Engine engine = o.model.load();
+  Engine engine = o.model.load(/*preload=*/true);
   Request request = make_request(o, engine);
   const Generation result = generate(engine, request, !o.json);
   if (o.json) {

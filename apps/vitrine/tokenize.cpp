@@ -34,6 +34,7 @@ void each_line(const TokenizeCommand& o, const char* expected, Convert convert) 
   std::ifstream file;
   if (!o.text.file.empty()) file.open(o.text.file);
   std::istream& in = o.text.file.empty() ? std::cin : file;
+  if (!in) throw Error(ErrorCode::kIo, o.text.file + ": cannot be read");
   std::int64_t number = 0;
   for (std::string line; std::getline(in, line);) {
     ++number;
@@ -62,7 +63,7 @@ void print_spans(const TokenizeCommand& o, const Tokenizer& tokenizer, const std
   write_out("      id       bytes  token\n");
   for (const TokenSpan& span : spans) {
     write_out(fmt::format("{:8}  {:>10}  \"{}\"\n", span.id, fmt::format("{}-{}", span.begin, span.end),
-                          visible(tokenizer.decode({&span.id, 1}))));
+                          shown_token(tokenizer, span.id)));
   }
   write_out(fmt::format("{} tokens, {} bytes\n", spans.size(), text.size()));
 }

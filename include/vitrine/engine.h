@@ -20,14 +20,15 @@
 namespace vitrine {
 
 struct EngineOptions {
-  int threads = 0;                 ///< 0: the usable cores, by affinity and cgroup quota
+  int threads = 0;                 ///< at most 1024; 0: the usable cores, by affinity and cgroup quota
   std::int64_t context = 0;        ///< longest prompt plus output of a request; 0: max_position_embeddings
-  std::int64_t cache_tokens = 0;   ///< tokens the KV cache holds over all requests; 0: `context`
-  std::int64_t step_tokens = 256;  ///< most tokens one step computes (prompts are cut into such chunks)
+  std::int64_t cache_tokens = 0;   ///< tokens the KV cache holds over all requests; 0: `context`. A request that may
+                                   ///< grow to the end of the context reserves that much, and others wait for it
+  std::int64_t step_tokens = 256;  ///< most tokens one step computes (prompts are cut into such chunks), to 65,536
   Precision precision = Precision::kDefault;
-  std::string isa;  ///< kernel table; empty: VITRINE_ISA, else the best this CPU has
-  std::function<void(std::int64_t done, std::int64_t total)> progress;  ///< brings the weights into memory while
-                                                                        ///< loading, and tells how far it is, in bytes
+  std::string isa;       ///< kernel table; empty: VITRINE_ISA, else the best this CPU has
+  bool preload = false;  ///< read all weights into memory now, if they fit, and not at their first use
+  std::function<void(std::int64_t done, std::int64_t total)> progress;  ///< of preloading, in bytes
 };
 
 using RequestId = std::int64_t;
@@ -50,7 +51,8 @@ struct Request {
   bool ignore_eos = false;
   int top = 0;                                 ///< fill Generation::top and candidates with that many entries
   Probe* probe = nullptr;                      ///< watches this request's steps, which then run without company
-  std::function<void(const Event&)> on_event;  ///< called from step(), on its thread
+  std::function<void(const Event&)> on_event;  ///< called from step(), on its thread; may call submit, cancel and
+                                               ///< read_out, not step or generate
 };
 
 /// A finished request.
@@ -66,20 +68,6 @@ struct Generation {
   std::int64_t num_candidates = 0;     ///< how many there were; `candidates` holds the first Request::top of them
   double prefill_s = 0;                ///< from the start of the prompt to the first new token
   double decode_s = 0;                 ///< from there to the last one
-};
-
-/// What a part of the model weighs.
-struct ModelPart {
-  std::string name;
-  std::int64_t parameters = 0;
-  std::int64_t bytes = 0;
-};
-
-/// A kernel table of this build.
-struct IsaInfo {
-  std::string name;
-  bool available = false;
-  std::string reason;  ///< what is lacking
 };
 
 struct EngineInfo {

@@ -45,11 +45,25 @@ struct SamplingParams {
   std::optional<std::uint64_t> seed{};  ///< same seed, same text, on any thread count; absent: drawn at random
 };
 
+/// What a part of a model weighs.
+struct ModelPart {
+  std::string name;  ///< "embedding", "attention", "feed-forward", "norms", "head"
+  std::int64_t parameters = 0;
+  std::int64_t bytes = 0;
+};
+
+/// A kernel table of this build.
+struct IsaInfo {
+  std::string name;
+  bool available = false;
+  std::string reason;  ///< what the CPU lacks
+};
+
 /// One candidate for the next token.
 struct TokenScore {
   TokenId id = 0;
   float logit = 0;         ///< raw, as the head gives it
-  double probability = 0;  ///< softmax over the whole vocabulary at temperature 1
+  double probability = 0;  ///< at temperature 1 over the whole vocabulary, where nothing else is said
 };
 
 }  // namespace vitrine

@@ -13,11 +13,4 @@ inline std::optional<std::int64_t> checked_mul(std::int64_t a, std::int64_t b) n
   return product;
 }
 
-/// a + b, or nothing if it does not fit in 63 bits or either is negative.
-inline std::optional<std::int64_t> checked_add(std::int64_t a, std::int64_t b) noexcept {
-  std::int64_t sum = 0;
-  if (a < 0 || b < 0 || __builtin_add_overflow(a, b, &sum)) return std::nullopt;
-  return sum;
-}
-
 }  // namespace vitrine

@@ -8,7 +8,9 @@
 #include <cmath>
 #include <fstream>
 #include <string>
+#include <system_error>
 
+#include "base/cgroup.h"
 #include "base/check.h"
 
 namespace vitrine {
@@ -42,25 +44,15 @@ bool spin_until(Done done) noexcept {
 /// The CPU quota of this process's cgroup in cores, or infinity.
 double cgroup_quota() {
   double cores = INFINITY;
-  std::string group = "/";  // cgroup v2: one line "0::/path"
-  if (std::ifstream file("/proc/self/cgroup"); file) {
-    for (std::string line; std::getline(file, line);) {
-      if (line.rfind("0::", 0) == 0) group = line.substr(3);
+  for (const std::filesystem::path& folder : cgroup_folders()) {
+    std::ifstream file(folder / "cpu.max");
+    std::string limit;
+    double period = 0;
+    if (file >> limit >> period && limit != "max" && period > 0) {
+      cores = std::min(cores, std::strtod(limit.c_str(), nullptr) / period);
     }
   }
-  // A limit may stand at any level above; inside a container the path seen is its own root.
-  for (std::string path = group;;) {
-    if (std::ifstream file("/sys/fs/cgroup" + path + "/cpu.max"); file) {
-      std::string quota;
-      double period = 0;
-      if (file >> quota >> period && quota != "max" && period > 0) {
-        cores = std::min(cores, std::strtod(quota.c_str(), nullptr) / period);
-      }
-    }
-    if (path.empty() || path == "/") break;
-    path.erase(path.find_last_of('/'));
-  }
-  double quota = 0;
+  double quota = 0;  // cgroup v1
   double period = 0;
   std::ifstream quota_file("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
   std::ifstream period_file("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
@@ -85,10 +77,19 @@ int usable_cores() {
 ThreadPool::ThreadPool(int threads) {
   VITRINE_CHECK(threads >= 1);
   workers_.reserve(static_cast<std::size_t>(threads) - 1);
-  for (int thread = 1; thread < threads; ++thread) workers_.emplace_back([this, thread] { serve(thread); });
+  try {
+    for (int thread = 1; thread < threads; ++thread) workers_.emplace_back([this, thread] { serve(thread); });
+  } catch (const std::system_error& error) {
+    const std::string started = std::to_string(workers_.size() + 1);
+    stop();
+    throw Error(ErrorCode::kIo,
+                "cannot start " + std::to_string(threads) + " threads, only " + started + ": " + error.what());
+  }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { stop(); }
+
+void ThreadPool::stop() noexcept {
   stopping_.store(true, std::memory_order_relaxed);
   epoch_.fetch_add(1, std::memory_order_release);
   epoch_.notify_all();

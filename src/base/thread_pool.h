@@ -19,7 +19,7 @@ int usable_cores();
 /// Not reentrant: one operation at a time, from one thread at a time.
 class ThreadPool {
  public:
-  /// `threads` >= 1, the caller included.
+  /// `threads` >= 1, the caller included. Throws Error(kIo) when the system refuses some.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -56,6 +56,7 @@ class ThreadPool {
   void run(const Job& job);
   void work(int thread) noexcept;
   void serve(int thread) noexcept;
+  void stop() noexcept;
 
   // Each counter on its own cache line: they are written by different threads at the same time.
   alignas(64) std::atomic<std::uint32_t> epoch_{0};   // one more for each job; workers wait for it to change

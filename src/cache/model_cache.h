@@ -23,7 +23,7 @@ class ModelCache {
   /// `storage`: kStoreF32 or kStoreBF16. Memory is touched block by block as blocks are used.
   ModelCache(const std::vector<LayerCacheSpec>& layers, std::int64_t num_blocks, StorageType storage);
 
-  PagedKv layer(std::int64_t index) const noexcept { return layers_[static_cast<std::size_t>(index)]; }
+  PagedKv layer(std::int64_t index) noexcept { return layers_[static_cast<std::size_t>(index)]; }
   std::int64_t num_blocks() const noexcept { return num_blocks_; }
   std::int64_t block_bytes() const noexcept { return block_bytes_; }
 

@@ -2,8 +2,10 @@
 #include <vitrine/engine.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <mutex>
 
 #include "checkpoint/hub_cache.h"
@@ -19,6 +21,10 @@ namespace {
 
 /// Logits of that many rows at once: the head's weights are read once for all of them.
 constexpr std::int64_t kLogitRows = 8;
+/// Block ids are 32 bits wide.
+constexpr std::int64_t kMaxCacheTokens = std::numeric_limits<BlockId>::max() * kBlockTokens;
+/// Room for that many tokens of a sequence is taken when it is accepted, more as it grows.
+constexpr std::int64_t kReservedTokens = 16384;
 
 double seconds_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
@@ -36,7 +42,35 @@ void add_ids(std::vector<TokenId>& ids, const std::vector<TokenId>& more) {
   }
 }
 
-int positive_or(int value, int fallback) { return value > 0 ? value : fallback; }
+/// The value, or `fallback` for 0. Throws Error(kInvalidArgument) when it is outside 0 to `max`.
+std::int64_t option(const char* name, std::int64_t value, std::int64_t max, std::int64_t fallback) {
+  if (value < 0 || value > max) {
+    throw Error(ErrorCode::kInvalidArgument,
+                std::string(name) + ": expected at most " + std::to_string(max) + ", found " + std::to_string(value));
+  }
+  return value == 0 ? fallback : value;
+}
+
+/// The context of a request, which the model's positions bound.
+std::int64_t context_of(const EngineOptions& options, const ModelConfig& config) {
+  const std::int64_t most = config.max_position_embeddings;
+  if (options.context <= most) return option("context", options.context, most, most);
+  throw Error(ErrorCode::kInvalidArgument, "context: expected at most " + std::to_string(most) +
+                                               " (max_position_embeddings in " + config.source + "), found " +
+                                               std::to_string(options.context));
+}
+
+/// True while it lives.
+class Flag {
+ public:
+  explicit Flag(bool& flag) : flag_(flag) { flag_ = true; }
+  ~Flag() { flag_ = false; }
+  Flag(const Flag&) = delete;
+  Flag& operator=(const Flag&) = delete;
+
+ private:
+  bool& flag_;
+};
 
 }  // namespace
 
@@ -83,26 +117,24 @@ class Engine::Impl {
   RequestId next_id_ = 1;
   std::mutex cancel_mutex_;
   std::vector<RequestId> cancelled_;
+  std::atomic<bool> any_cancelled_{false};  // so that a step need not take the lock
+  bool stepping_ = false;
 };
 
 Engine::Impl::Impl(const std::string& name, const EngineOptions& options)
     : checkpoint_(Checkpoint::open(resolve_model(name))),
       model_(make_model(checkpoint_)),
       kernels_(select_kernels(chosen_isa(options))),
-      pool_(positive_or(options.threads, usable_cores())),
-      context_length_(options.context > 0 ? options.context : checkpoint_->config().max_position_embeddings),
-      step_tokens_(std::max<std::int64_t>(1, options.step_tokens)),
-      cache_(model_->cache_layers(), blocks_for(std::max(options.cache_tokens, context_length_)),
+      pool_(static_cast<int>(option("threads", options.threads, 1024, usable_cores()))),
+      context_length_(context_of(options, checkpoint_->config())),
+      step_tokens_(option("step_tokens", options.step_tokens, 65536, EngineOptions{}.step_tokens)),
+      cache_(model_->cache_layers(),
+             blocks_for(std::max(context_length_, option("cache_tokens", options.cache_tokens, kMaxCacheTokens, 0))),
              options.precision == Precision::kExact ? kStoreF32 : kStoreBF16),
       workspace_(model_->workspace_bytes(step_tokens_, context_length_, pool_.size()) +
                  model_->head().workspace_bytes(step_tokens_, pool_.size())),
       scheduler_(cache_.num_blocks(), step_tokens_) {
   const ModelConfig& config = checkpoint_->config();
-  if (context_length_ > config.max_position_embeddings) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "context: expected at most " + std::to_string(config.max_position_embeddings) +
-                    " (max_position_embeddings in " + config.source + "), found " + std::to_string(context_length_));
-  }
   usable_vocab_ = config.vocab_size;
   info.eos_ids = checkpoint_->generation_config().eos_token_ids;
   add_ids(info.eos_ids, config.eos_token_ids);
@@ -119,7 +151,7 @@ Engine::Impl::Impl(const std::string& name, const EngineOptions& options)
     if (id) add_ids(info.eos_ids, {*id});
   }
   // What does not fit in memory would push itself out again.
-  if (options.progress && checkpoint_->file_bytes() < available_memory()) checkpoint_->populate(options.progress);
+  if (options.preload && checkpoint_->file_bytes() < available_memory()) checkpoint_->populate(options.progress);
   fill_info(options);
 }
 
@@ -127,10 +159,10 @@ void Engine::Impl::fill_info(const EngineOptions& options) {
   const ModelConfig& config = checkpoint_->config();
   info.model = checkpoint_->folder().string();
   info.architecture = config.model_type;
-  for (PartSize& part : model_->part_sizes()) {
+  info.parts = model_->parts();
+  for (const ModelPart& part : info.parts) {
     info.parameters += part.parameters;
     info.weight_bytes += part.bytes;
-    info.parts.push_back({std::move(part.part), part.parameters, part.bytes});
   }
   info.vocab_size = config.vocab_size;
   info.hidden_size = config.hidden_size;
@@ -146,8 +178,7 @@ void Engine::Impl::fill_info(const EngineOptions& options) {
   info.workspace_bytes = workspace_.capacity();
   info.threads = pool_.size();
   info.isa = kernels_.name;
-  for (const KernelChoice& choice : kernel_choices())
-    info.isas.push_back({choice.name, choice.available, choice.reason});
+  info.isas = kernel_choices();
   info.warnings = model_->warnings();
   info.load_s = seconds_between(load_started_, Clock::now());
 }
@@ -187,17 +218,19 @@ RequestId Engine::Impl::submit(Request request) {
   auto sequence = std::make_unique<Sequence>(next_id_, std::move(request), std::move(sampler));
   sequence->max_output = sequence->request.max_tokens < 0 ? room : std::min(room, sequence->request.max_tokens);
   if (tokenizer) sequence->decoder.emplace(*tokenizer, /*skip_special=*/true);
-  sequence->tokens.reserve(static_cast<std::size_t>(num_prompt + sequence->max_output));
+  sequence->tokens.reserve(static_cast<std::size_t>(num_prompt + std::min(sequence->max_output, kReservedTokens)));
   scheduler_.add(std::move(sequence));
   return next_id_++;
 }
 
 void Engine::Impl::cancel(RequestId id) noexcept {
   const std::lock_guard lock(cancel_mutex_);
-  cancelled_.push_back(id);
+  if (std::find(cancelled_.begin(), cancelled_.end(), id) == cancelled_.end()) cancelled_.push_back(id);
+  any_cancelled_ = true;
 }
 
 void Engine::Impl::take_cancelled() {
+  if (!any_cancelled_.exchange(false)) return;
   {
     const std::lock_guard lock(cancel_mutex_);
     for (const RequestId id : cancelled_) {
@@ -210,6 +243,8 @@ void Engine::Impl::take_cancelled() {
 
 /// Schedule, one ragged batch through the model, choose: everything the engine does, once per token.
 bool Engine::Impl::step() {
+  if (stepping_) throw Error(ErrorCode::kInvalidArgument, "step() and generate() may not be called from on_event");
+  const Flag stepping(stepping_);
   take_cancelled();
   const StepPlan& plan = scheduler_.plan();
   if (plan.empty()) return false;
@@ -218,7 +253,12 @@ bool Engine::Impl::step() {
   hidden_.resize(static_cast<std::size_t>(outputs * hidden_size));
   model_->forward(context(plan.sequences[0]->request.probe), plan.batch(), cache_,
                   {hidden_.data(), outputs, hidden_size, hidden_size});
-  for (std::size_t i = 0; i < plan.slices.size(); ++i) plan.sequences[i]->num_computed += plan.slices[i].num_rows;
+  // A sequence that is about to get a token is computed once it has it: should a listener throw before its turn, it
+  // does its last rows again in the next step.
+  for (std::size_t i = 0; i < plan.slices.size(); ++i) {
+    Sequence& sequence = *plan.sequences[i];
+    if (plan.slices[i].num_rows < sequence.num_pending()) sequence.num_computed += plan.slices[i].num_rows;
+  }
   if (outputs > 0) choose(plan);
   return !scheduler_.idle();
 }
@@ -257,7 +297,8 @@ void Engine::Impl::choose(const StepPlan& plan) {
 }
 
 void Engine::Impl::choose_from_logits(Sequence& sequence, std::span<float> logits) {
-  if (!std::all_of(logits.begin(), logits.end(), [](float logit) { return std::isfinite(logit); })) {
+  const auto usable = logits.first(static_cast<std::size_t>(usable_vocab_));
+  if (!std::all_of(usable.begin(), usable.end(), [](float logit) { return std::isfinite(logit); })) {
     finish(sequence, FinishReason::kError, {}, explain_non_finite(sequence));
     return;
   }
@@ -279,6 +320,7 @@ void Engine::Impl::choose_from_logits(Sequence& sequence, std::span<float> logit
 void Engine::Impl::accept(Sequence& sequence, TokenId id) {
   const auto now = Clock::now();
   if (sequence.num_output() == 0) sequence.first_token = now;
+  sequence.num_computed = static_cast<std::int64_t>(sequence.tokens.size());
   sequence.tokens.push_back(id);
   const bool is_eos =
       !sequence.request.ignore_eos && std::find(info.eos_ids.begin(), info.eos_ids.end(), id) != info.eos_ids.end();
@@ -321,8 +363,9 @@ void Engine::Impl::finish(Sequence& sequence, FinishReason reason, std::string_v
 std::string Engine::Impl::explain_non_finite(Sequence& sequence) {
   FiniteProbe probe;
   std::vector<std::int32_t> positions;
-  for (std::int64_t first = 0; first < sequence.num_computed && !probe.where(); first += step_tokens_) {
-    const std::int64_t rows = std::min(step_tokens_, sequence.num_computed - first);
+  const auto total = static_cast<std::int64_t>(sequence.tokens.size());
+  for (std::int64_t first = 0; first < total && !probe.where(); first += step_tokens_) {
+    const std::int64_t rows = std::min(step_tokens_, total - first);
     positions.resize(static_cast<std::size_t>(rows));
     for (std::int64_t r = 0; r < rows; ++r)
       positions[static_cast<std::size_t>(r)] = static_cast<std::int32_t>(first + r);

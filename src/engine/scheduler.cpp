@@ -28,7 +28,9 @@ Sequence* Scheduler::find_cancelled() noexcept {
 void Scheduler::admit() {
   while (!waiting_.empty()) {
     Sequence& next = *waiting_.front();
-    if (!blocks_.take(blocks_for(next.num_prompt() + next.max_output), next.block_table)) return;
+    const std::int64_t needed = blocks_for(next.num_prompt() + next.max_output);
+    if (!blocks_.reserve(needed)) return;
+    next.reserved_blocks = needed;
     next.started = Clock::now();
     running_.push_back(std::move(waiting_.front()));
     waiting_.pop_front();
@@ -36,7 +38,11 @@ void Scheduler::admit() {
 }
 
 void Scheduler::append(Sequence& sequence, std::int64_t rows) {
+  VITRINE_CHECK(rows > 0);
   const auto first_row = static_cast<std::int64_t>(plan_.token_ids.size());
+  while (std::ssize(sequence.block_table) < blocks_for(sequence.num_computed + rows)) {
+    sequence.block_table.push_back(blocks_.take());
+  }
   for (std::int64_t i = 0; i < rows; ++i) {
     const std::int64_t position = sequence.num_computed + i;
     plan_.token_ids.push_back(sequence.tokens[static_cast<std::size_t>(position)]);
@@ -81,7 +87,8 @@ const StepPlan& Scheduler::plan() {
 }
 
 std::unique_ptr<Sequence> Scheduler::remove(Sequence* sequence) {
-  blocks_.give_back(sequence->block_table);
+  blocks_.release(sequence->reserved_blocks, sequence->block_table);
+  sequence->reserved_blocks = 0;
   const auto is_it = [&](const auto& other) { return other.get() == sequence; };
   std::unique_ptr<Sequence> removed;
   if (const auto it = std::find_if(running_.begin(), running_.end(), is_it); it != running_.end()) {

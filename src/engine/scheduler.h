@@ -44,6 +44,7 @@ class Scheduler {
 
   bool idle() const noexcept { return waiting_.empty() && running_.empty(); }
   std::int64_t num_free_blocks() const noexcept { return blocks_.num_free(); }
+  std::int64_t num_taken_blocks() const noexcept { return blocks_.num_taken(); }
 
  private:
   void admit();

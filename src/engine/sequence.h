@@ -3,7 +3,6 @@
 
 #include <vitrine/engine.h>
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -32,8 +31,9 @@ struct Sequence {
   StopMatcher stop;
   std::optional<StreamDecoder> decoder;  // absent without a tokenizer
   std::vector<TokenId> tokens;           // prompt and output
-  std::vector<BlockId> block_table;
-  std::int64_t num_computed = 0;  // tokens whose keys and values are in the cache
+  std::vector<BlockId> block_table;      // grows with num_computed
+  std::int64_t reserved_blocks = 0;      // what it may grow to
+  std::int64_t num_computed = 0;         // tokens whose keys and values are in the cache
   std::int64_t max_output = 0;
   bool cancelled = false;
   Generation result;

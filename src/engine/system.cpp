@@ -1,51 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the operating system says about this process.
-#include <sys/resource.h>
 #include <vitrine/engine.h>
 
 #include <algorithm>
 #include <fstream>
 #include <limits>
 #include <string>
+#include <string_view>
+
+#include "base/cgroup.h"
 
 namespace vitrine {
 
-const char* to_string(FinishReason reason) noexcept {
-  switch (reason) {
-    case FinishReason::kStop:
-      return "stop";
-    case FinishReason::kLength:
-      return "length";
-    case FinishReason::kCancelled:
-      return "cancelled";
-    case FinishReason::kError:
-      return "error";
+namespace {
+
+/// The number after `key` in a file of "key number" lines; 0 when it is not there.
+std::int64_t field(const std::filesystem::path& path, std::string_view key) {
+  std::ifstream file(path);
+  for (std::string word; file >> word;) {
+    std::int64_t value = 0;
+    if (word == key && file >> value) return value;
+    file.clear();
+    file.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
   }
-  return "error";
+  return 0;
 }
 
+}  // namespace
+
 std::int64_t available_memory() {
-  std::int64_t available = std::numeric_limits<std::int64_t>::max();
-  std::ifstream meminfo("/proc/meminfo");
-  for (std::string key; meminfo >> key;) {
-    std::int64_t kilobytes = 0;
-    if (key == "MemAvailable:" && meminfo >> kilobytes) available = kilobytes * 1024;
-    meminfo.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
-  }
-  // cgroup v2; "max" fails to parse as a number and leaves the bound as it is.
-  std::int64_t limit = 0;
-  std::int64_t used = 0;
-  std::ifstream limit_file("/sys/fs/cgroup/memory.max");
-  std::ifstream used_file("/sys/fs/cgroup/memory.current");
-  if (limit_file >> limit && used_file >> used)
+  std::int64_t available = field("/proc/meminfo", "MemAvailable:") * 1024;
+  for (const std::filesystem::path& folder : cgroup_folders()) {
+    std::int64_t limit = 0;  // "max" is not a number and sets no limit
+    std::int64_t used = 0;
+    if (!(std::ifstream(folder / "memory.max") >> limit) || !(std::ifstream(folder / "memory.current") >> used))
+      continue;
+    // Files in the page cache count as used, but make room when asked.
+    used -= field(folder / "memory.stat", "active_file") + field(folder / "memory.stat", "inactive_file");
     available = std::min(available, std::max<std::int64_t>(0, limit - used));
+  }
   return available;
 }
 
 std::int64_t peak_memory() {
-  struct rusage usage {};
-  ::getrusage(RUSAGE_SELF, &usage);
-  return std::int64_t{usage.ru_maxrss} * 1024;
+  // Not getrusage: its peak is inherited from the process that started this one.
+  return field("/proc/self/status", "VmHWM:") * 1024;
 }
 
 std::filesystem::path demo_model_folder() {

@@ -43,8 +43,8 @@ constexpr Table kTables[] = {
 
 }  // namespace
 
-std::vector<KernelChoice> kernel_choices() {
-  std::vector<KernelChoice> choices;
+std::vector<IsaInfo> kernel_choices() {
+  std::vector<IsaInfo> choices;
   for (const Table& table : kTables) {
     const bool available = table.available();
     choices.push_back({table.name, available, available ? "" : std::string("needs ") + table.needs});

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <vitrine/types.h>
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -13,13 +15,6 @@
 
 namespace vitrine {
 
-/// What a part of a model weighs.
-struct PartSize {
-  std::string part;  // "embedding", "attention", "feed-forward", "norms", "head"
-  std::int64_t parameters = 0;
-  std::int64_t bytes = 0;
-};
-
 /// A decoder with its weights bound. Immutable; all that changes lives in the cache and the workspace.
 class Model {
  public:
@@ -27,7 +22,7 @@ class Model {
 
   /// One step: reads the batch's rows, extends the cache, and writes the final-normed hidden state of each output row
   /// to `hidden` [batch.output_rows.size(), hidden_size]. One call serves prefill, decode and both mixed.
-  virtual void forward(const Context& context, const Batch& batch, const ModelCache& cache,
+  virtual void forward(const Context& context, const Batch& batch, ModelCache& cache,
                        MatrixView<float> hidden) const = 0;
 
   virtual const Head& head() const noexcept = 0;
@@ -38,7 +33,7 @@ class Model {
   virtual std::int64_t hidden_size() const noexcept = 0;
   /// Upper bound of what forward takes from the workspace.
   virtual std::int64_t workspace_bytes(std::int64_t max_rows, std::int64_t max_context, int threads) const = 0;
-  virtual std::vector<PartSize> part_sizes() const = 0;
+  virtual std::vector<ModelPart> parts() const = 0;
   /// Notes for the user: surprises in the checkpoint that do not keep it from working.
   virtual const std::vector<std::string>& warnings() const noexcept = 0;
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/qwen3.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -59,8 +60,7 @@ class Qwen3 final : public Model {
     bind();
   }
 
-  void forward(const Context& context, const Batch& batch, const ModelCache& cache,
-               MatrixView<float> hidden) const override {
+  void forward(const Context& context, const Batch& batch, ModelCache& cache, MatrixView<float> hidden) const override {
     const WorkspaceScope scope(context.workspace);
     Activations a = allocate(context, batch);
     embed(context, embedding_, batch.token_ids, a.x);
@@ -92,7 +92,7 @@ class Qwen3 final : public Model {
            Workspace::padded_bytes<float>(threads, attention_scratch_floats(layers_[0].attention, max_context));
   }
 
-  std::vector<PartSize> part_sizes() const override { return part_sizes_; }
+  std::vector<ModelPart> parts() const override { return parts_; }
   const std::vector<std::string>& warnings() const noexcept override { return warnings_; }
 
  private:
@@ -231,14 +231,11 @@ class Qwen3 final : public Model {
     warnings_.push_back(line);
   }
 
-  void count(const char* part, const Tensor& tensor) {
-    for (PartSize& size : part_sizes_) {
-      if (size.part != part) continue;
-      size.parameters += tensor.num_elements();
-      size.bytes += tensor.num_bytes();
-      return;
-    }
-    part_sizes_.push_back({part, tensor.num_elements(), tensor.num_bytes()});
+  void count(const char* name, const Tensor& tensor) {
+    auto part = std::find_if(parts_.begin(), parts_.end(), [&](const ModelPart& p) { return p.name == name; });
+    if (part == parts_.end()) part = parts_.insert(part, {name, 0, 0});
+    part->parameters += tensor.num_elements();
+    part->bytes += tensor.num_bytes();
   }
 
   std::int64_t q_size() const { return config_.num_attention_heads * config_.head_dim; }
@@ -251,7 +248,7 @@ class Qwen3 final : public Model {
   std::vector<Layer> layers_;
   RmsNorm norm_;
   Head head_;
-  std::vector<PartSize> part_sizes_;
+  std::vector<ModelPart> parts_;
   std::vector<std::string> warnings_;
 };
 

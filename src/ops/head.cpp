@@ -37,7 +37,7 @@ void Head::argmax(const Context& context, MatrixView<const float> hidden, std::i
                   std::span<Best> best) const {
   VITRINE_CHECK(usable_vocab <= vocab_size() && hidden.rows == static_cast<std::int64_t>(best.size()));
   const WorkspaceScope scope(context.workspace);
-  const std::int64_t grain = columns_per_chunk(weight_.row_bytes(), hidden.rows);
+  const std::int64_t grain = weight_.grain(hidden.rows);
   const auto chunks = context.workspace.matrix<float>(context.pool.size(), hidden.rows * grain);
   const auto bests = context.workspace.matrix<Best>(context.pool.size(), hidden.rows);
   for (std::int64_t t = 0; t < bests.rows; ++t) std::fill_n(bests.row(t), hidden.rows, Best{});
@@ -57,7 +57,7 @@ void Head::argmax(const Context& context, MatrixView<const float> hidden, std::i
 }
 
 std::int64_t Head::workspace_bytes(std::int64_t rows, int threads) const {
-  const std::int64_t grain = columns_per_chunk(weight_.row_bytes(), 1);
+  const std::int64_t grain = weight_.grain(1);
   return Workspace::padded_bytes<float>(threads, rows * grain) + Workspace::padded_bytes<Best>(threads, rows);
 }
 

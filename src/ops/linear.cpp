@@ -50,36 +50,38 @@ void Linear::columns(const Kernels& kernels, MatrixView<const float> x, std::int
   }
 }
 
-std::int64_t columns_per_chunk(std::int64_t row_bytes, std::int64_t rows) {
+std::int64_t Linear::grain(std::int64_t rows) const noexcept {
   // About 128 KB of weights for one row, less when each is used more often: big enough to be worth handing out, small
   // enough to balance. A multiple of 24 fits the tiles of every kernel table.
   constexpr std::int64_t kTargetBytes = 128 * 1024;
   constexpr std::int64_t kTile = 24;
-  const std::int64_t columns = kTargetBytes / (row_bytes * std::max<std::int64_t>(1, rows / 8));
+  const std::int64_t columns = kTargetBytes / (row_bytes_ * std::max<std::int64_t>(1, rows / 8));
   return std::max(kTile, columns / kTile * kTile);
 }
 
 void linear(const Context& context, MatrixView<const float> x, std::initializer_list<Projection> projections) {
+  const auto chunks_of = [&](const Projection& p) {
+    const std::int64_t grain = p.weight.grain(x.rows);
+    return (p.weight.out_features() + grain - 1) / grain;
+  };
   std::int64_t total = 0;
-  for (const Projection& p : projections) total += p.weight.out_features();
-  const std::int64_t grain = columns_per_chunk(projections.begin()->weight.row_bytes(), x.rows);
-  context.pool.parallel_for(total, grain, [&](std::int64_t begin, std::int64_t end, int) {
-    // [begin, end) counts through the columns of all projections; find the part in each.
-    std::int64_t first = 0;
-    for (const Projection& p : projections) {
-      const std::int64_t last = first + p.weight.out_features();
-      const std::int64_t from = std::max(begin, first) - first;
-      const std::int64_t to = std::min(end, last) - first;
-      if (from < to) {
-        p.weight.columns(context.kernels, x, from, to, {p.out.data + from, x.rows, to - from, p.out.stride});
-      }
-      first = last;
+  for (const Projection& p : projections) total += chunks_of(p);
+  context.pool.parallel_for(total, 1, [&](std::int64_t chunk, std::int64_t, int) {
+    // The chunks of all projections are counted through; find whose this one is.
+    const Projection* p = projections.begin();
+    for (std::int64_t chunks = chunks_of(*p); chunk >= chunks; chunks = chunks_of(*p)) {
+      chunk -= chunks;
+      ++p;
     }
+    const std::int64_t grain = p->weight.grain(x.rows);
+    const std::int64_t begin = chunk * grain;
+    const std::int64_t end = std::min(begin + grain, p->weight.out_features());
+    p->weight.columns(context.kernels, x, begin, end, {p->out.data + begin, x.rows, end - begin, p->out.stride});
   });
 }
 
 void linear_add(const Context& context, MatrixView<const float> x, const Linear& weight, MatrixView<float> residual) {
-  const std::int64_t grain = columns_per_chunk(weight.row_bytes(), x.rows);
+  const std::int64_t grain = weight.grain(x.rows);
   context.pool.parallel_for(weight.out_features(), grain, [&](std::int64_t begin, std::int64_t end, int) {
     weight.columns(context.kernels, x, begin, end, {residual.data + begin, x.rows, end - begin, residual.stride},
                    /*accumulate=*/true);

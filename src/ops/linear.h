@@ -21,7 +21,8 @@ class Linear {
 
   std::int64_t in_features() const noexcept { return in_; }
   std::int64_t out_features() const noexcept { return out_; }
-  std::int64_t row_bytes() const noexcept { return row_bytes_; }
+  /// How many output columns one thread takes at a time when x has `rows` rows.
+  std::int64_t grain(std::int64_t rows) const noexcept;
 
   /// Output columns [begin, end) for every row of x, on the calling thread: the piece that operations share out.
   /// y points at column `begin`.
@@ -48,8 +49,5 @@ void linear(const Context& context, MatrixView<const float> x, std::initializer_
 
 /// residual += x W^T + b
 void linear_add(const Context& context, MatrixView<const float> x, const Linear& weight, MatrixView<float> residual);
-
-/// How many output columns of a product with `rows` rows one thread takes at a time.
-std::int64_t columns_per_chunk(std::int64_t row_bytes, std::int64_t rows);
 
 }  // namespace vitrine

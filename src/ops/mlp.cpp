@@ -5,7 +5,7 @@ namespace vitrine {
 
 void gate_up_silu(const Context& context, MatrixView<const float> x, const Linear& gate, const Linear& up,
                   MatrixView<float> scratch, MatrixView<float> out) {
-  const std::int64_t grain = columns_per_chunk(2 * gate.row_bytes(), x.rows);
+  const std::int64_t grain = gate.grain(x.rows);
   context.pool.parallel_for(gate.out_features(), grain, [&](std::int64_t begin, std::int64_t end, int) {
     const MatrixView<float> gated{out.data + begin, x.rows, end - begin, out.stride};
     const MatrixView<float> raised{scratch.data + begin, x.rows, end - begin, scratch.stride};

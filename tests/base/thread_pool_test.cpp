@@ -2,6 +2,8 @@
 #include "base/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <vitrine/error.h>
 
 #include <chrono>
 #include <numeric>
@@ -57,6 +59,17 @@ TEST(ThreadPool, MoreThreadsThanCoresFinish) {
     pool.parallel_for(100, 1, [&](std::int64_t begin, std::int64_t, int) { sum += begin; });
   }
   EXPECT_EQ(sum, 200 * 99 * 100 / 2);
+}
+
+TEST(ThreadPool, RefusedThreadsAreAnError) {
+  // A stack larger than the address space: no thread can be made.
+  pthread_attr_t old;
+  ASSERT_EQ(pthread_getattr_default_np(&old), 0);
+  pthread_attr_t huge = old;
+  ASSERT_EQ(pthread_attr_setstacksize(&huge, std::size_t{1} << 50), 0);
+  if (pthread_setattr_default_np(&huge) != 0) GTEST_SKIP() << "the system does not let the default stack grow";
+  EXPECT_THROW(ThreadPool(3), Error);
+  ASSERT_EQ(pthread_setattr_default_np(&old), 0);
 }
 
 TEST(UsableCores, AtLeastOneAndNotMoreThanThereAre) {

@@ -49,6 +49,26 @@ std::string message_of(Action action, ErrorCode code) {
   return "";
 }
 
+/// Replaces one element of a bf16 tensor in a file.
+void poison(const fs::path& path, const std::string& tensor, std::size_t element, float value) {
+  std::size_t offset = 0;
+  {
+    const MappedFile file(path);
+    for (const StoredTensor& stored : parse_safetensors(file.bytes(), "model")) {
+      if (stored.name == tensor) offset = stored.begin + 2 * element;
+    }
+  }
+  ASSERT_NE(offset, 0u);
+  std::string bytes = read_file(path);
+  const auto bits = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16);
+  std::memcpy(bytes.data() + offset, &bits, 2);
+  write_file(path, bytes);
+}
+
+void copy_files(const fs::path& from, const fs::path& to) {
+  for (const auto& entry : fs::directory_iterator(from)) fs::copy_file(entry.path(), to / entry.path().filename());
+}
+
 TEST(Engine, DemoModelReproducesTransformers) {
   const auto cases = read_json(data_path("demo-model/expected.json"));
   Engine engine = load_demo({.threads = 2, .precision = Precision::kExact});
@@ -176,7 +196,7 @@ TEST(Engine, SameSeedSameTextOnAnyThreads) {  // cases.md D09, D11
   }
 }
 
-TEST(Engine, CompanyDoesNotChangeAnyonesTokens) {
+TEST(Engine, CompanyChangesNobodysBits) {
   Engine engine = load_demo({.threads = 2, .cache_tokens = 4096, .step_tokens = 7});
   const std::string prompts[] = {"The capital of France is", "Once upon a time", "La capitale de la France est",
                                  "<|im_start|>user\nWhat is attention?<|im_end|>\n<|im_start|>assistant\n"};
@@ -184,6 +204,7 @@ TEST(Engine, CompanyDoesNotChangeAnyonesTokens) {
   const auto make = [&](std::size_t i) {
     Request request = greedy(engine, prompts[i % 4], 12 + static_cast<std::int64_t>(i));
     if (i >= 4) request.sampling = {.temperature = 0.9f, .top_k = 20, .seed = i};
+    if (i % 2 == 0) request.top = 8;  // so that both ways through the head meet in one step
     return request;
   };
   for (std::size_t i = 0; i < 8; ++i) alone.push_back(engine.generate(make(i)));
@@ -201,6 +222,12 @@ TEST(Engine, CompanyDoesNotChangeAnyonesTokens) {
   for (std::size_t i = 0; i < 8; ++i) {
     EXPECT_EQ(together[i].output_ids, alone[i].output_ids) << i;
     EXPECT_EQ(together[i].text, alone[i].text) << i;
+    ASSERT_EQ(together[i].top.size(), alone[i].top.size());
+    for (std::size_t t = 0; t < alone[i].top.size(); ++t) {
+      EXPECT_EQ(together[i].top[t].id, alone[i].top[t].id);
+      EXPECT_EQ(std::bit_cast<std::uint32_t>(together[i].top[t].logit),
+                std::bit_cast<std::uint32_t>(alone[i].top[t].logit));
+    }
   }
 }
 
@@ -289,6 +316,75 @@ TEST(Engine, AListenerThatThrowsEndsItsRequest) {
   EXPECT_EQ(engine.generate(greedy(engine, "Once upon a time", 2)).output_ids.size(), 2u);
 }
 
+TEST(Engine, AListenerThatThrowsHarmsNobodyElse) {
+  Engine engine = load_demo({.cache_tokens = 4096});
+  const Generation alone = engine.generate(greedy(engine, "Once upon a time", 20));
+  Request thrower = greedy(engine, "The capital of France is", 10);
+  int calls = 0;
+  thrower.on_event = [&](const Event&) {
+    if (++calls == 2) throw std::runtime_error("enough");
+  };
+  Request patient = greedy(engine, "Once upon a time", 20);
+  std::optional<Generation> result;
+  patient.on_event = [&](const Event& event) {
+    if (event.finished != nullptr) result = *event.finished;
+  };
+  engine.submit(thrower);
+  engine.submit(patient);
+  int thrown = 0;
+  for (bool more = true; more;) {
+    try {
+      more = engine.step();
+    } catch (const std::runtime_error&) {
+      ++thrown;
+    }
+  }
+  EXPECT_EQ(thrown, 1);
+  ASSERT_TRUE(result);
+  EXPECT_EQ(result->output_ids, alone.output_ids);
+}
+
+TEST(Engine, AListenerMayNotStep) {
+  Engine engine = load_demo();
+  Request request = greedy(engine, "Once upon a time", 3);
+  request.on_event = [&](const Event&) { engine.step(); };
+  EXPECT_NE(message_of([&] { engine.generate(request); }, ErrorCode::kInvalidArgument).find("on_event"),
+            std::string::npos);
+  request.on_event = [&](const Event& event) {
+    if (event.finished != nullptr) engine.submit(greedy(engine, "Once", 1));
+  };
+  EXPECT_EQ(engine.generate(request).output_ids.size(), 3u);
+  engine.step();
+  EXPECT_FALSE(engine.step()) << "what the listener submitted has run";
+}
+
+TEST(Engine, HugePositionsCostNothingUntilUsed) {
+  const TempFolder folder;
+  copy_files(demo_model(), folder.path());
+  std::string config = read_file(folder.path() / "config.json");
+  const std::string old = "\"max_position_embeddings\": 1024";
+  config.replace(config.find(old), old.size(), "\"max_position_embeddings\": 2147483647");
+  write_file(folder.path() / "config.json", config);
+  const std::int64_t before = peak_memory();
+  Engine engine = Engine::load(folder.path().string());
+  EXPECT_EQ(engine.generate(greedy(engine, "The capital of France is", -1)).text, " Paris.");
+  EXPECT_LT(peak_memory() - before, 64 << 20);
+}
+
+TEST(Engine, APoisonedPaddingRowHarmsNobody) {
+  const TempFolder folder;
+  copy_files(demo_model(), folder.path());
+  poison(folder.path() / "model.safetensors", "model.embed_tokens.weight", 3800 * 192, NAN);
+  Engine engine = Engine::load(folder.path().string());
+  for (const int top : {0, 5}) {
+    Request request = greedy(engine, "The capital of France is", 3);
+    request.top = top;
+    const Generation result = engine.generate(request);
+    EXPECT_EQ(result.text, " Paris.") << result.error;
+    for (const TokenScore& score : result.top) EXPECT_TRUE(std::isfinite(score.probability));
+  }
+}
+
 TEST(Engine, OneUnfinishedCharacterBecomesReplacement) {  // cases.md A18
   Engine engine = load_demo();
   const auto ids = engine.encode("ö");  // the demo vocabulary has no such letter: two byte tokens
@@ -296,25 +392,6 @@ TEST(Engine, OneUnfinishedCharacterBecomesReplacement) {  // cases.md A18
   const Generation result = engine.generate(always({271}, ids[0], 1));
   EXPECT_EQ(result.text, "\xEF\xBF\xBD");
   EXPECT_EQ(result.finish_reason, FinishReason::kLength);
-}
-
-/// A copy of qwen3-tiny with one number of a tensor replaced.
-void write_poisoned(const fs::path& folder, const std::string& tensor, float value) {
-  for (const char* name : {"config.json", "generation_config.json", "model.safetensors"}) {
-    fs::copy_file(data_path("models/qwen3-tiny") / name, folder / name);
-  }
-  std::size_t offset = 0;
-  {
-    const MappedFile file(folder / "model.safetensors");
-    for (const StoredTensor& stored : parse_safetensors(file.bytes(), "model")) {
-      if (stored.name == tensor) offset = stored.begin;
-    }
-  }
-  ASSERT_NE(offset, 0u);
-  std::string bytes = read_file(folder / "model.safetensors");
-  const auto bits = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16);
-  std::memcpy(bytes.data() + offset, &bits, 2);
-  write_file(folder / "model.safetensors", bytes);
 }
 
 TEST(Engine, NonFiniteLogitsNameTheLayerWhereTheyBegan) {  // server.md 58
@@ -325,7 +402,10 @@ TEST(Engine, NonFiniteLogitsNameTheLayerWhereTheyBegan) {  // server.md 58
   };
   for (const auto& [tensor, place] : cases) {
     const TempFolder folder;
-    write_poisoned(folder.path(), tensor, NAN);
+    for (const char* name : {"config.json", "generation_config.json", "model.safetensors"}) {
+      fs::copy_file(data_path("models/qwen3-tiny") / name, folder.path() / name);
+    }
+    poison(folder.path() / "model.safetensors", tensor, 0, NAN);
     Engine engine = Engine::load(folder.path().string());
     for (const bool is_greedy : {true, false}) {
       Request request;

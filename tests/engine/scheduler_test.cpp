@@ -20,20 +20,34 @@ std::unique_ptr<Sequence> make_sequence(RequestId id, std::int64_t prompt, std::
   return sequence;
 }
 
-TEST(BlockAllocator, HandsOutEachBlockOnce) {
+TEST(BlockAllocator, HandsOutEachBlockOnceAndNoMoreThanReserved) {
   BlockAllocator blocks(10);
+  EXPECT_TRUE(blocks.reserve(4));
+  EXPECT_TRUE(blocks.reserve(6));
+  EXPECT_FALSE(blocks.reserve(1));
   std::vector<BlockId> a, b;
-  EXPECT_TRUE(blocks.take(4, a));
-  EXPECT_TRUE(blocks.take(6, b));
-  EXPECT_FALSE(blocks.take(1, a));
-  EXPECT_EQ(a.size(), 4u);
+  for (int i = 0; i < 4; ++i) a.push_back(blocks.take());
+  for (int i = 0; i < 6; ++i) b.push_back(blocks.take());
   std::set<BlockId> all(a.begin(), a.end());
   all.insert(b.begin(), b.end());
   EXPECT_EQ(all.size(), 10u);
   EXPECT_EQ(a[0], 0);
-  blocks.give_back(a);
+  EXPECT_THROW(blocks.take(), Error);
+  blocks.release(4, a);
   EXPECT_TRUE(a.empty());
   EXPECT_EQ(blocks.num_free(), 4);
+  EXPECT_TRUE(blocks.reserve(1));
+  EXPECT_EQ(blocks.take(), 0) << "a used block goes before a new one";
+}
+
+TEST(BlockAllocator, BlocksNotTakenAreGivenBackToo) {
+  BlockAllocator blocks(std::int64_t{1} << 26);  // costs nothing until used
+  EXPECT_TRUE(blocks.reserve(1 << 26));
+  std::vector<BlockId> table = {blocks.take()};
+  EXPECT_EQ(blocks.num_taken(), 1);
+  blocks.release(1 << 26, table);
+  EXPECT_EQ(blocks.num_free(), 1 << 26);
+  EXPECT_EQ(blocks.num_taken(), 0);
 }
 
 TEST(Scheduler, PropertiesHoldForRandomLoads) {
@@ -87,7 +101,8 @@ TEST(Scheduler, PropertiesHoldForRandomLoads) {
         if (--left[sequence->id] == 0) scheduler.remove(sequence);
       }
     }
-    ASSERT_EQ(scheduler.num_free_blocks(), num_blocks) << "blocks leaked";
+    ASSERT_EQ(scheduler.num_free_blocks(), num_blocks) << "reservations leaked";
+    ASSERT_EQ(scheduler.num_taken_blocks(), 0) << "blocks leaked";
   }
 }
 

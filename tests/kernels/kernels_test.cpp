@@ -285,7 +285,7 @@ TEST(Dispatch, UnknownTableIsRefused) {
 }
 
 TEST(Dispatch, TableThisCpuLacksIsRefused) {  // cases.md I02
-  for (const KernelChoice& choice : kernel_choices()) {
+  for (const IsaInfo& choice : kernel_choices()) {
     if (choice.available) continue;
     EXPECT_THROW(select_kernels(choice.name), Error) << choice.name;
   }

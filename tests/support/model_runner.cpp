@@ -55,7 +55,7 @@ std::vector<float> ModelRunner::logits(std::span<const float> hidden) {
 
 std::vector<std::string> runnable_isas() {
   std::vector<std::string> names;
-  for (const KernelChoice& choice : kernel_choices()) {
+  for (const IsaInfo& choice : kernel_choices()) {
     if (choice.available) names.push_back(choice.name);
   }
   return names;

@@ -25,7 +25,7 @@ class ModelRunner {
 
   const Model& model() const { return *model_; }
   Context context(Probe* probe = nullptr) { return {pool_, kernels_, workspace_, probe}; }
-  const ModelCache& cache() const { return cache_; }
+  ModelCache& cache() { return cache_; }
 
   /// Final-normed hidden states [T, H] of all ids, fed in chunks of these sizes (the last one repeats).
   std::vector<float> hidden(std::span<const TokenId> ids, std::span<const std::int64_t> chunks, Probe* probe = nullptr);
