@@ -238,7 +238,10 @@ void Engine::Impl::take_cancelled() {
     }
     cancelled_.clear();
   }
-  while (Sequence* sequence = scheduler_.find_cancelled()) finish(*sequence, FinishReason::kCancelled);
+  while (Sequence* sequence = scheduler_.find_cancelled()) {
+    any_cancelled_ = true;  // should the listener throw, the next step looks for the others
+    finish(*sequence, FinishReason::kCancelled);
+  }
 }
 
 /// Schedule, one ragged batch through the model, choose: everything the engine does, once per token.

@@ -288,6 +288,23 @@ TEST(Engine, CancelEndsWithTheTextSoFar) {
   EXPECT_TRUE(result->output_ids.empty());
 }
 
+TEST(Engine, CancelReachesEveryoneThoughAListenerThrows) {
+  Engine engine = load_demo();
+  int ended = 0;
+  for (int i = 0; i < 3; ++i) {
+    Request request = greedy(engine, "Once", -1);
+    request.ignore_eos = true;
+    request.on_event = [&](const Event& event) {
+      EXPECT_EQ(event.finished->finish_reason, FinishReason::kCancelled);
+      if (++ended == 1) throw std::runtime_error("enough");
+    };
+    engine.cancel(engine.submit(std::move(request)));
+  }
+  EXPECT_THROW(engine.step(), std::runtime_error);
+  EXPECT_FALSE(engine.step());
+  EXPECT_EQ(ended, 3);
+}
+
 TEST(Engine, CancelFromAnotherThread) {
   Engine engine = load_demo();
   Request request = always(engine.encode("Once"), 268, -1);
