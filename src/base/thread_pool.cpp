@@ -97,18 +97,27 @@ void ThreadPool::stop() noexcept {
 }
 
 void ThreadPool::run(const Job& job) {
-  job_ = job;
+  job_ = job;  // nobody reads it now: the gate is closed and everyone who came in has left
   next_.store(0, std::memory_order_relaxed);
-  running_.store(static_cast<std::int32_t>(workers_.size()), std::memory_order_relaxed);
+  gate_.store(kOpen, std::memory_order_release);
   epoch_.fetch_add(1, std::memory_order_release);
   epoch_.notify_all();
   work(0);
-  // Workers still in a chunk finish soon unless their core was taken from them; then sleeping leaves them ours.
-  if (spin_until([this] { return running_.load(std::memory_order_acquire) == 0; })) return;
-  for (std::int32_t left = running_.load(std::memory_order_acquire); left != 0;
-       left = running_.load(std::memory_order_acquire)) {
-    running_.wait(left, std::memory_order_acquire);
+  // All chunks are taken. Whoever is not here yet (asleep, or without a core) is not waited for; who is finishes soon.
+  gate_.fetch_and(~kOpen, std::memory_order_acq_rel);
+  if (spin_until([this] { return gate_.load(std::memory_order_acquire) == 0; })) return;
+  for (std::uint32_t inside = gate_.load(std::memory_order_acquire); inside != 0;
+       inside = gate_.load(std::memory_order_acquire)) {
+    gate_.wait(inside, std::memory_order_acquire);
   }
+}
+
+bool ThreadPool::enter() noexcept {
+  std::uint32_t gate = gate_.load(std::memory_order_acquire);
+  while ((gate & kOpen) != 0) {
+    if (gate_.compare_exchange_weak(gate, gate + 1, std::memory_order_acquire)) return true;
+  }
+  return false;
 }
 
 void ThreadPool::work(int thread) noexcept {
@@ -121,15 +130,16 @@ void ThreadPool::work(int thread) noexcept {
 
 void ThreadPool::serve(int thread) noexcept {
   std::uint32_t seen = 0;
-  for (;;) {
+  while (!stopping_.load(std::memory_order_relaxed)) {
+    if (enter()) {
+      seen = epoch_.load(std::memory_order_relaxed);
+      work(thread);
+      if (gate_.fetch_sub(1, std::memory_order_acq_rel) == 1) gate_.notify_one();  // closed, and the last to leave
+    }
     if (!spin_until([&] { return epoch_.load(std::memory_order_acquire) != seen; })) {
       epoch_.wait(seen, std::memory_order_acquire);
-      if (epoch_.load(std::memory_order_acquire) == seen) continue;
     }
-    ++seen;  // one job at a time: the epoch can only be one ahead
-    if (stopping_.load(std::memory_order_relaxed)) return;
-    work(thread);
-    if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) running_.notify_one();
+    seen = epoch_.load(std::memory_order_acquire);
   }
 }
 

