@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <vitrine/error.h>
 
+#include <cstdlib>
+
 #include "support/bad_tokenizers.h"
 #include "support/test_files.h"
 
@@ -51,6 +53,17 @@ TEST(TokenizerJson, EachFaultIsRefusedNamingFileAndPlace) {
       for (const auto& part : fault.message_contains) EXPECT_NE(message.find(part), message.npos) << message;
       EXPECT_LT(message.size(), 500u);
     }
+  }
+}
+
+TEST(BadTokenizers, WritesThemAllOnRequest) {
+  const char* target = std::getenv("VITRINE_DUMP_BAD_FILES");
+  if (target == nullptr) GTEST_SKIP() << "set VITRINE_DUMP_BAD_FILES to a folder to get one tokenizer folder a case";
+  for (const auto& fault : test::bad_tokenizers()) {
+    const std::filesystem::path folder = std::filesystem::path(target) / fault.name;
+    std::filesystem::remove_all(folder);
+    std::filesystem::create_directories(folder);
+    fault.write(folder);
   }
 }
 
