@@ -147,10 +147,7 @@ class BpeTokenizer final : public Tokenizer {
         [&](std::size_t begin, std::size_t end) {
           encode_segment(text.substr(begin, end - begin), begin, special, scratch, sink);
         },
-        [&](const AddedTokenMatcher::Match& match) {
-          sink.enter_segment(0, nullptr);
-          sink.token(match.id, match.begin, match.end);
-        });
+        [&](const AddedTokenMatcher::Match& match) { sink.token(match.id, match.begin, match.end); });
   }
 
   /// What lies between two added tokens, `base` bytes into the text: normalise, and look for the other added tokens.
@@ -162,13 +159,17 @@ class BpeTokenizer final : public Tokenizer {
     if (nfc_) normal = unicode::to_nfc(segment, Sink::kWantsSpans ? &map : nullptr);
     sink.enter_segment(base, normal ? &map : nullptr);
     const std::string_view text = normal ? std::string_view(*normal) : segment;
-    if (special == SpecialTokens::kText) return encode_plain(text, 0, scratch, sink);
-    split_at(
-        normalized_tokens_, text,
-        [&](std::size_t begin, std::size_t end) {
-          encode_plain(text.substr(begin, end - begin), begin, scratch, sink);
-        },
-        [&](const AddedTokenMatcher::Match& match) { sink.token(match.id, match.begin, match.end); });
+    if (special == SpecialTokens::kText) {
+      encode_plain(text, 0, scratch, sink);
+    } else {
+      split_at(
+          normalized_tokens_, text,
+          [&](std::size_t begin, std::size_t end) {
+            encode_plain(text.substr(begin, end - begin), begin, scratch, sink);
+          },
+          [&](const AddedTokenMatcher::Match& match) { sink.token(match.id, match.begin, match.end); });
+    }
+    sink.enter_segment(0, nullptr);  // `map` ends here
   }
 
   /// Pre-tokenise and merge; `base` is where `text` begins in the segment.
