@@ -120,7 +120,9 @@ void tile(const MatmulTask& task, std::int64_t m0, std::int64_t n0) {
 
 template <class W, int MR>
 void rows(const MatmulTask& task, std::int64_t m0) {
-  constexpr int kWide = MR <= 2 ? 8 : 4;  // enough independent sums to hide the latency of FMA
+  // Enough independent sums to hide the latency of FMA; a single row waits for memory, where four streams are faster
+  // than eight (+9 % in decoding Qwen3-0.6B, measured in turns).
+  constexpr int kWide = MR == 2 ? 8 : 4;
   std::int64_t n = 0;
   for (; n + kWide <= task.n; n += kWide) tile<W, MR, kWide>(task, m0, n);
   for (; n < task.n; ++n) tile<W, MR, 1>(task, m0, n);
