@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands that tell about a model and a run: `info` and `explain`."""
+
+import unittest
+
+from program import TINY, FRANCE, FRANCE_IDS, EXACT, vitrine, france, columns, ProgramTest
+
+
+class InfoTest(ProgramTest):
+    def test_text(self):
+        result = vitrine("info")
+        self.assert_runs(result)
+        text = result.out.decode()
+        for part in (
+            "qwen3",
+            "8 layers",
+            "4,575,424",
+            "9.2 MB",
+            "3,840",
+            "1,024",
+            "4 query heads on 2 KV heads of 64",
+            "fits",
+            "Kernels",
+            "Threads",
+        ):
+            self.assertIn(part, text)
+
+    def test_json(self):
+        result = vitrine("info", "--json", "--threads", "2")
+        answer = self.json_line(result)
+        self.assertEqual(result.err, "")
+        expected = {
+            "model": "demo",
+            "architecture": "qwen3",
+            "parameters": 4575424,
+            "weight_bytes": 9150848,
+            "layers": 8,
+            "hidden_size": 192,
+            "intermediate_size": 576,
+            "query_heads": 4,
+            "kv_heads": 2,
+            "head_dim": 64,
+            "vocab_size": 3840,
+            "max_position_embeddings": 1024,
+            "context": 1024,
+            "fits": True,
+            "precision": "default",
+            "threads": 2,
+        }
+        self.assertEqual({key: answer[key] for key in expected}, expected)
+        self.assertEqual(sorted(answer["eos_ids"]), [3748, 3750])
+        self.assertEqual(sum(part["parameters"] for part in answer["parts"].values()), 4575424)
+        self.assertEqual(sum(part["bytes"] for part in answer["parts"].values()), 9150848)
+        self.assertEqual(answer["kv_bytes"], 1024 * answer["kv_bytes_per_token"])
+        self.assertEqual(
+            answer["needed_bytes"], answer["weight_bytes"] + answer["kv_bytes"] + answer["workspace_bytes"]
+        )
+
+    def test_context_changes_the_need(self):
+        answer = self.json_line(vitrine("info", "--json", "--context", "256"))
+        self.assertEqual((answer["context"], answer["kv_bytes"]), (256, 256 * answer["kv_bytes_per_token"]))
+
+
+class ExplainTest(ProgramTest):
+    PROMPTS = [
+        [FRANCE],
+        [FRANCE, "--greedy", "--top", "20"],
+        ["x"],
+        ["Сталіца 東京 は 👩‍👩‍👧‍👦 é\u0301 \t\x1b \u200b ½ Ⅻ ﬁ 🇧🇾"],
+        ["word " * 400],
+        ["--model", str(TINY), "--ids", "1,2,3,4,5,6,7,8,9,10"],
+        [
+            FRANCE,
+            "--temperature",
+            "1.5",
+            "--top-k",
+            "0",
+            "--top-p",
+            "0.99",
+            "--min-p",
+            "0.001",
+            "--seed",
+            "18446744073709551615",
+            "--repetition-penalty",
+            "1.1",
+            "--presence-penalty",
+            "0.5",
+            "--frequency-penalty",
+            "0.25",
+            "--logit-bias",
+            "5:1",
+            "--top",
+            "12",
+        ],
+    ]
+
+    def test_readable_at_100_columns(self):
+        for args in self.PROMPTS:
+            with self.subTest(args=[arg[:40] for arg in args]):
+                result = vitrine("explain", *args)
+                self.assert_runs(result)
+                self.assertEqual(result.err, "")
+                wide = [line for line in result.out.decode().split("\n") if columns(line) > 100]
+                self.assertEqual(wide, [])
+
+    def test_real_numbers(self):
+        text = vitrine("explain", FRANCE, "--greedy", *EXACT).out.decode()
+        for part in ('839  " France"', '" Paris"', "0.9313", "14.9311", "RMS", "KV"):
+            self.assertIn(part, text)
+        for station in range(1, 9):
+            self.assertRegex(text, rf"\n── {station} [A-Z]")
+
+    def test_json(self):
+        result = vitrine("explain", FRANCE, "--greedy", *EXACT, "--json")
+        answer = self.json_line(result)
+        self.assertEqual(result.err, "")
+        self.assertEqual([token["id"] for token in answer["tokens"]], FRANCE_IDS)
+        self.assertEqual(len(answer["layers"]), 8)
+        self.assertEqual(answer["top"], self.json_line(france())["top"])
+        self.assertEqual((answer["likeliest"], answer["chosen"], answer["output_ids"]), (951, 951, [951]))
+        last = answer["layers"][-1]["read_out"]["top"][0]
+        self.assertEqual(last["id"], 951)
+        self.assertAlmostEqual(last["probability"], answer["top"][0]["probability"], delta=1e-6)
+        for layer in answer["layers"]:
+            self.assertEqual(len(layer["head_groups"]), 2)
+            self.assertLessEqual(sum(at["weight"] for at in layer["head_groups"][0]["strongest"]), 1.00001)
+
+    def test_json_without_a_tokenizer(self):
+        answer = self.json_line(vitrine("explain", "--model", str(TINY), "--ids", "1,2,3", "--json"))
+        self.assertEqual([token["token"] for token in answer["tokens"]], [None] * 3)
+        self.assertIsNone(answer["text"])
+
+    def test_it_tells_what_run_does(self):
+        options = ("--temperature", "1.5", "--seed", "11")
+        told = self.json_line(vitrine("explain", FRANCE, *options, "--json"))
+        done = self.run_json(FRANCE, *options, "--max-tokens", "1")
+        self.assertEqual(told["output_ids"], done["output_ids"])
+
+    def test_refusals(self):
+        self.assert_refuses(vitrine("explain", ""), 2, "empty")
+        self.assert_refuses(vitrine("explain", FRANCE, "--temperature", "-1"), 2, "temperature")
+        self.assert_refuses(vitrine("explain", FRANCE, "--top", "0"), 2, "--top")
+
+
+# ---- Model folders -----------------------------------------------------------------------------------------
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
