@@ -26,8 +26,11 @@ struct EngineOptions {
                                    ///< grow to the end of the context reserves that much, and others wait for it
   std::int64_t step_tokens = 256;  ///< most tokens one step computes (prompts are cut into such chunks), to 65,536
   Precision precision = Precision::kDefault;
-  std::string isa;       ///< kernel table; empty: VITRINE_ISA, else the best this CPU has
-  bool preload = false;  ///< read all weights into memory now, if they fit, and not at their first use
+  WeightType weights = WeightType::kBF16;  ///< quantised at load where it is not bf16; not with Precision::kExact
+  KvType kv = KvType::kBF16;               ///< not with Precision::kExact, which keeps float32
+  bool weight_cache = true;  ///< keep packed weights in a file and map it at the next start (large models only)
+  std::string isa;           ///< kernel table; empty: VITRINE_ISA, else the best this CPU has
+  bool preload = false;      ///< read all weights into memory now, if they fit, and not at their first use
   std::function<void(std::int64_t done, std::int64_t total)> progress;  ///< of preloading, in bytes
 };
 
@@ -82,6 +85,9 @@ struct EngineInfo {
   std::int64_t workspace_bytes = 0;
   std::vector<TokenId> eos_ids;
   Precision precision = Precision::kDefault;
+  WeightType weights = WeightType::kBF16;
+  KvType kv = KvType::kBF16;
+  std::string weight_cache_file;  ///< where the packed weights are kept; empty: only in memory
   int threads = 0;
   std::string isa;
   std::vector<IsaInfo> isas;

@@ -30,6 +30,28 @@ enum class Precision {
   kExact,    ///< float32 throughout: greedy tokens equal Hugging Face transformers in float32
 };
 
+/// How the weights of the matrix products are stored in memory. Norms and biases stay in float32.
+enum class WeightType {
+  kBF16,          ///< bfloat16, 2 bytes a weight
+  kInt8,          ///< int8, one scale a row: the fastest 8-bit form
+  kInt8Group32,   ///< int8, one scale for 32 weights of a row
+  kInt8Group128,  ///< int8, one scale for 128 weights of a row
+  kInt4,          ///< int4 in groups of 32 with a 4-bit multiplier each and one scale a row; embedding and head int8
+  kInt4Group64,   ///< int4 with scale and zero point for 64 weights of a row; embedding and head int8
+  kInt4Group128,  ///< int4 with scale and zero point for 128 weights of a row; embedding and head int8
+};
+
+/// How keys and values are stored in the cache.
+enum class KvType {
+  kBF16,  ///< bfloat16
+  kInt8,  ///< int8 with one float32 scale a head vector
+};
+
+/// "bf16", "int8", "int8-g32", "int8-g128", "int4", "int4-g64", "int4-g128"
+const char* to_string(WeightType type) noexcept;
+/// "bf16", "int8"
+const char* to_string(KvType type) noexcept;
+
 /// How the next token is chosen. The order is that of transformers: logit bias and penalties, then temperature,
 /// top_k, top_p, min_p (specs: generation/logits_process.py). A value that means "off" is the default.
 struct SamplingParams {
