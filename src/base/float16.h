@@ -32,6 +32,21 @@ inline float to_float(Float16 value) noexcept {
   return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (fraction << 13));
 }
 
+/// Round to nearest, ties to even; too large becomes infinity, NaN stays NaN.
+inline Float16 to_float16(float value) noexcept {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const auto sign = static_cast<std::uint16_t>(bits >> 16 & 0x8000u);
+  const std::uint32_t magnitude = bits & 0x7FFFFFFFu;
+  if (magnitude > 0x7F800000u) return {static_cast<std::uint16_t>(sign | 0x7E00u)};
+  if (magnitude >= 0x477FF000u) return {static_cast<std::uint16_t>(sign | 0x7C00u)};  // 65520 rounds to infinity
+  if (magnitude < 0x38800000u) {  // below 2^-14: a multiple of 2^-24, which adding 0.5 rounds to
+    const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
+    return {static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3F000000u))};
+  }
+  const std::uint32_t rounded = magnitude + 0xFFFu + (magnitude >> 13 & 1u);
+  return {static_cast<std::uint16_t>(sign | (rounded - 0x38000000u) >> 13)};
+}
+
 /// Round to nearest, ties to even; NaN stays NaN.
 inline BFloat16 to_bfloat16(float value) noexcept {
   const auto bits = std::bit_cast<std::uint32_t>(value);

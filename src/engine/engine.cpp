@@ -102,9 +102,10 @@ class Engine::Impl {
 
   Clock::time_point load_started_ = Clock::now();
   std::shared_ptr<const Checkpoint> checkpoint_;
-  std::unique_ptr<Model> model_;
   Kernels kernels_;
   ThreadPool pool_;
+  PackedWeights weights_;
+  std::unique_ptr<Model> model_;
   std::int64_t context_length_;
   std::int64_t step_tokens_;
   ModelCache cache_;
@@ -123,9 +124,10 @@ class Engine::Impl {
 
 Engine::Impl::Impl(const std::string& name, const EngineOptions& options)
     : checkpoint_(Checkpoint::open(resolve_model(name))),
-      model_(make_model(checkpoint_)),
       kernels_(select_kernels(chosen_isa(options))),
       pool_(static_cast<int>(option("threads", options.threads, 1024, usable_cores()))),
+      weights_(pool_, {.type = options.weights, .exact = options.precision == Precision::kExact}),
+      model_(make_model(checkpoint_, weights_)),
       context_length_(context_of(options, checkpoint_->config())),
       step_tokens_(option("step_tokens", options.step_tokens, 65536, EngineOptions{}.step_tokens)),
       cache_(model_->cache_layers(),

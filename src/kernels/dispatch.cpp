@@ -31,13 +31,30 @@ bool has_avx512() {
   return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 }
+/// CPUID leaf 7, subleaf 1, EAX bit 4; the compilers of bookworm do not all know the name.
+bool has_avx_vnni() {
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax >> 4 & 1u) != 0;
+}
+
+void apply_avx2(Kernels& kernels) {
+  override_avx2(kernels);
+  if (has_avx_vnni()) override_avx2_vnni(kernels);
+}
+void apply_avx512(Kernels& kernels) {
+  override_avx512(kernels);
+  if (__builtin_cpu_supports("avx512vnni")) override_avx512_vnni(kernels);
+}
 #endif
 
 constexpr Table kTables[] = {
     {"generic", "nothing", [] { return true; }, nullptr},
 #if defined(__x86_64__)
-    {"avx2", "AVX2, FMA and F16C", has_avx2, override_avx2},
-    {"avx512", "AVX-512 F, BW, VL and DQ", has_avx512, override_avx512},
+    {"avx2", "AVX2, FMA and F16C", has_avx2, apply_avx2},
+    {"avx512", "AVX-512 F, BW, VL and DQ", has_avx512, apply_avx512},
 #endif
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What every kernel means, in plain loops. The fast twins in avx2.cpp and avx512.cpp are tested against these.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -9,21 +10,50 @@
 namespace vitrine {
 namespace {
 
-/// Element i of an array of T at any alignment: tensors of a mapped file start where the file says.
+/// Element i of an array of T at any alignment.
 template <class T>
-float at(const void* array, std::int64_t i) {
+T at(const void* array, std::int64_t i) {
   T value;
   std::memcpy(&value, static_cast<const char*>(array) + i * static_cast<std::int64_t>(sizeof(T)), sizeof(T));
-  return to_float(value);
+  return value;
+}
+template <class T>
+float float_at(const void* array, std::int64_t i) {
+  return to_float(at<T>(array, i));
 }
 
-template <class T>
-void matmul(const MatmulTask& task) {
-  for (std::int64_t m = 0; m < task.m; ++m) {
+// ---- Products ----
+// Where an element lies: see packed.h for weights and Operand for the left side. `byte` counts along k.
+
+const unsigned char* panel_of(const MatmulTask& task, std::int64_t n) {
+  return task.weight.panels + n / kPanelRows * task.weight.panel_bytes;
+}
+
+std::int64_t in_panel(std::int64_t row, std::int64_t byte) {
+  return (byte / 64 * 2 + row / kTileRows) * kTileBytes + byte % 64 / 4 * 64 + row % kTileRows * 4 + byte % 4;
+}
+
+const unsigned char* in_operand(const Operand& x, std::int64_t m, std::int64_t byte) {
+  const std::int64_t block = m / kTileRows * kTileRows;
+  const std::int64_t rows = x.rows - block < kTileRows ? x.rows - block : kTileRows;
+  return x.tiles + block * x.steps * 64 + (byte / 64 * rows + m % kTileRows) * 64 + byte % 64;
+}
+
+/// Row `row` of 32 in bytes that hold two: the first 16 rows in the low halves.
+int nibble(const unsigned char* nibbles, std::int64_t row) {
+  return nibbles[row % kTileRows] >> (row < kTileRows ? 0 : 4) & 15;
+}
+
+template <class W>
+void matmul_float(const MatmulTask& task) {
+  constexpr auto kSize = static_cast<std::int64_t>(sizeof(W));
+  const std::int64_t k_end = task.weight.steps * 64 / kSize;
+  for (std::int64_t m = 0; m < task.x.rows; ++m) {
     for (std::int64_t n = 0; n < task.n; ++n) {
       float sum = 0;
-      for (std::int64_t k = 0; k < task.k; ++k) {
-        sum += task.x[m * task.x_stride + k] * at<T>(task.weight, n * task.k + k);
+      for (std::int64_t k = 0; k < k_end; ++k) {
+        const float w = float_at<W>(panel_of(task, n) + in_panel(n % kPanelRows, k * kSize), 0);
+        sum += at<float>(in_operand(task.x, m, 4 * k), 0) * w;
       }
       float& y = task.y[m * task.y_stride + n];
       y = task.accumulate ? y + sum : sum;
@@ -31,10 +61,98 @@ void matmul(const MatmulTask& task) {
   }
 }
 
-template <class T>
-void load(const void* src, float* dst, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) dst[i] = at<T>(src, i);
+/// The whole number that element k of row n stands for, before float scales.
+template <PackedType Type>
+std::int32_t weight_at(const MatmulTask& task, std::int64_t n, std::int64_t k) {
+  const unsigned char* panel = panel_of(task, n);
+  const std::int64_t row = n % kPanelRows;
+  if constexpr (Type == kPackedInt8 || Type == kPackedInt8Grouped) {
+    return panel[in_panel(row, k)] - 128;
+  } else {
+    const int byte = panel[k / 4 * 64 + row % kTileRows * 4 + k % 4];
+    const int value = row < kTileRows ? byte & 15 : byte >> 4;
+    const int shared = nibble(panel + task.weight.nibbles_offset + k / task.weight.group * kTileRows, row);
+    return Type == kPackedInt4 ? (value - 8) * shared : value - shared;
+  }
 }
+
+template <PackedType Type>
+void matmul_int(const MatmulTask& task) {
+  constexpr bool kGroupScales = Type == kPackedInt8Grouped || Type == kPackedInt4Grouped;
+  const std::int64_t k_end = task.weight.steps * 64;
+  const std::int64_t group = kGroupScales ? task.weight.group : kSegment;
+  for (std::int64_t m = 0; m < task.x.rows; ++m) {
+    for (std::int64_t n = 0; n < task.n; ++n) {
+      const unsigned char* panel = panel_of(task, n);
+      const std::int64_t row = n % kPanelRows;
+      float total = 0;
+      for (std::int64_t segment = 0; segment * kSegment < k_end; ++segment) {
+        const std::int64_t end = std::min((segment + 1) * kSegment, k_end);
+        float inner = 0;
+        for (std::int64_t k = segment * kSegment; k < end;) {
+          std::int32_t sum = 0;
+          const std::int64_t first = k;
+          for (const std::int64_t stop = std::min(k + group, end); k < stop; ++k) {
+            sum += at<std::int8_t>(in_operand(task.x, m, k), 0) * weight_at<Type>(task, n, k);
+          }
+          auto value = static_cast<float>(sum);
+          if (kGroupScales) {
+            value *= float_at<Float16>(panel + task.weight.scales_offset, first / group * kPanelRows + row);
+          }
+          inner += value;
+        }
+        total += inner * task.x.scales[m * task.x.segments + segment];
+      }
+      if (!kGroupScales) total *= at<float>(panel + task.weight.row_scales_offset, row);
+      float& y = task.y[m * task.y_stride + n];
+      y = task.accumulate ? y + total : total;
+    }
+  }
+}
+
+template <class T, class Round>
+void store_floats(const float* x, std::int64_t k, const OperandRow& row, Round round) {
+  constexpr std::int64_t kPerStep = 64 / static_cast<std::int64_t>(sizeof(T));
+  for (std::int64_t i = 0; i < row.steps * kPerStep; ++i) {
+    const T value = round(i < k ? x[i] : 0.0f);
+    std::memcpy(row.tile + i / kPerStep * row.step_bytes + i % kPerStep * static_cast<std::int64_t>(sizeof(T)), &value,
+                sizeof(T));
+  }
+}
+
+void store_operand_f32(const float* x, std::int64_t k, const OperandRow& row) {
+  store_floats<float>(x, k, row, [](float value) { return value; });
+}
+
+void store_operand_bf16(const float* x, std::int64_t k, const OperandRow& row) {
+  store_floats<BFloat16>(x, k, row, to_bfloat16);
+}
+
+void store_operand_int8(const float* x, std::int64_t k, const OperandRow& row) {
+  const std::int64_t k_end = row.steps * 64;
+  for (std::int64_t start = 0; start < k_end; start += kSegment) {
+    const std::int64_t end = std::min(start + kSegment, k_end);
+    float most = 0;
+    bool finite = true;
+    for (std::int64_t i = start; i < std::min(end, k); ++i) {
+      finite = finite && std::isfinite(x[i]);
+      most = std::max(most, std::fabs(x[i]));
+    }
+    const bool zero = !finite || most < kSmallestMagnitude;
+    const float inverse = zero ? 0.0f : 127.0f / most;
+    row.scales[start / kSegment] = !finite ? NAN : zero ? 0.0f : most / 127.0f;
+    row.segment_sums[start / kSegment] = 0;
+    for (std::int64_t i = start; i < end; ++i) {
+      const int q = zero || i >= k ? 0 : static_cast<int>(std::nearbyint(x[i] * inverse));
+      row.tile[i / 64 * row.step_bytes + i % 64] = static_cast<unsigned char>(q);
+      if (i % kGroup == 0) row.group_sums[i / kGroup] = 0;
+      row.group_sums[i / kGroup] += q;
+      row.segment_sums[start / kSegment] += q;
+    }
+  }
+}
+
+// ---- The rest ----
 
 void store_f32(const float* src, void* dst, std::int64_t n) {
   std::memcpy(dst, src, static_cast<std::size_t>(n) * sizeof(float));
@@ -51,7 +169,7 @@ void attention_scores(const ScoresTask& task) {
     for (std::int64_t t = 0; t < task.tokens; ++t) {
       float sum = 0;
       for (std::int64_t d = 0; d < task.head_dim; ++d) {
-        sum += task.q[h * task.q_stride + d] * at<T>(task.keys, t * task.head_dim + d);
+        sum += task.q[h * task.q_stride + d] * float_at<T>(task.keys, t * task.head_dim + d);
       }
       task.scores[h * task.scores_stride + t] = sum * task.scale;
     }
@@ -64,7 +182,7 @@ void attention_values(const ValuesTask& task) {
     for (std::int64_t t = 0; t < task.tokens; ++t) {
       const float weight = task.weights[h * task.weights_stride + t];
       for (std::int64_t d = 0; d < task.head_dim; ++d) {
-        task.out[h * task.out_stride + d] += weight * at<T>(task.values, t * task.head_dim + d);
+        task.out[h * task.out_stride + d] += weight * float_at<T>(task.values, t * task.head_dim + d);
       }
     }
   }
@@ -107,8 +225,10 @@ void silu_mul(const float* gate, const float* up, std::int64_t n, float* out) {
 Kernels generic_kernels() {
   return {
       .name = "generic",
-      .matmul = {matmul<float>, matmul<Float16>, matmul<BFloat16>},
-      .load = {load<float>, load<Float16>, load<BFloat16>},
+      .matmul = {matmul_float<float>, matmul_float<BFloat16>, matmul_int<kPackedInt8>, matmul_int<kPackedInt8Grouped>,
+                 matmul_int<kPackedInt4>, matmul_int<kPackedInt4Grouped>},
+      .operand = {kOperandF32, kOperandF32, kOperandInt8, kOperandInt8, kOperandInt8, kOperandInt8},
+      .store_operand = {store_operand_f32, store_operand_bf16, store_operand_int8},
       .store = {store_f32, nullptr, store_bf16},
       .attention_scores = {attention_scores<float>, nullptr, attention_scores<BFloat16>},
       .attention_values = {attention_values<float>, nullptr, attention_values<BFloat16>},

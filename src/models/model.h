@@ -10,6 +10,7 @@
 
 #include "cache/model_cache.h"
 #include "checkpoint/checkpoint.h"
+#include "models/packed_weights.h"
 #include "ops/context.h"
 #include "ops/head.h"
 
@@ -39,6 +40,7 @@ class Model {
 };
 
 /// The model that config.json's model_type names, its weights bound and checked. Throws Error naming what is missing.
-std::unique_ptr<Model> make_model(std::shared_ptr<const Checkpoint> checkpoint);
+/// `weights` must outlive it.
+std::unique_ptr<Model> make_model(std::shared_ptr<const Checkpoint> checkpoint, PackedWeights& weights);
 
 }  // namespace vitrine

@@ -24,12 +24,13 @@ struct Layer {
 
 /// The activations of one step. T rows.
 struct Activations {
-  MatrixView<float> x;          // [T, hidden_size] the residual stream
-  MatrixView<float> normed;     // [T, hidden_size]
-  MatrixView<float> q;          // [T, query heads * head_dim]
-  MatrixView<float> k, v;       // [T, kv heads * head_dim]
-  MatrixView<float> attended;   // [T, query heads * head_dim]
-  MatrixView<float> up, gated;  // [T, intermediate_size]
+  MatrixView<float> x;         // [T, hidden_size] the residual stream
+  PackedRows normed;           // [T, hidden_size]
+  MatrixView<float> q;         // [T, query heads * head_dim]
+  MatrixView<float> k, v;      // [T, kv heads * head_dim]
+  MatrixView<float> attended;  // [T, query heads * head_dim]
+  PackedRows attended_packed;  // the same for o_proj
+  PackedRows gated;            // [T, intermediate_size]
   RopeTable rope;
 };
 
@@ -55,9 +56,9 @@ Rope make_rope(const ModelConfig& config) {
 
 class Qwen3 final : public Model {
  public:
-  explicit Qwen3(std::shared_ptr<const Checkpoint> checkpoint)
+  Qwen3(std::shared_ptr<const Checkpoint> checkpoint, PackedWeights& weights)
       : checkpoint_(std::move(checkpoint)), config_(checkpoint_->config()), rope_(make_rope(config_)) {
-    bind();
+    bind(weights);
   }
 
   void forward(const Context& context, const Batch& batch, ModelCache& cache, MatrixView<float> hidden) const override {
@@ -87,8 +88,11 @@ class Qwen3 final : public Model {
 
   std::int64_t workspace_bytes(std::int64_t max_rows, std::int64_t max_context, int threads) const override {
     const auto rows = [&](std::int64_t cols) { return Workspace::padded_bytes<float>(max_rows, cols); };
-    return 3 * rows(config_.hidden_size) + 2 * rows(q_size()) + 2 * rows(kv_size()) +
-           2 * rows(config_.intermediate_size) + 2 * rows(config_.head_dim / 2) +
+    const auto packed = [&](std::int64_t cols) { return packed_rows_bytes(max_rows, cols); };
+    const std::int64_t widest = std::max({config_.hidden_size, q_size(), config_.intermediate_size});
+    return 2 * rows(config_.hidden_size) + 2 * rows(q_size()) + 2 * rows(kv_size()) + 2 * rows(config_.head_dim / 2) +
+           packed(config_.hidden_size) + packed(q_size()) + packed(config_.intermediate_size) +
+           norm_workspace_bytes(config_.hidden_size, threads) + gate_up_workspace_bytes(max_rows, widest, threads) +
            Workspace::padded_bytes<float>(threads, attention_scratch_floats(layers_[0].attention, max_context));
   }
 
@@ -108,11 +112,12 @@ class Qwen3 final : public Model {
     if (context.probe != nullptr && context.probe->wants(ProbePoint::kAttentionWeights, index)) {
       observe_attention(context, layer.attention, batch, a.q, kv, index);
     }
-    linear_add(context, a.attended, layer.o_proj, a.x);
+    store_rows(context, a.attended, a.attended_packed);
+    linear_add(context, a.attended_packed, layer.o_proj, a.x);
     context.observe(ProbePoint::kAttentionOutput, index, a.x);
 
     rms_norm(context, a.x, layer.post_attention_layernorm, a.normed);
-    gate_up_silu(context, a.normed, layer.gate_proj, layer.up_proj, a.up, a.gated);
+    gate_up_silu(context, a.normed, layer.gate_proj, layer.up_proj, a.gated);
     linear_add(context, a.gated, layer.down_proj, a.x);
     context.observe(ProbePoint::kResidual, index, a.x);
   }
@@ -120,14 +125,18 @@ class Qwen3 final : public Model {
   Activations allocate(const Context& context, const Batch& batch) const {
     const std::int64_t rows = batch.num_rows();
     Workspace& w = context.workspace;
+    const Layer& layer = layers_[0];
+    const auto packed = [&](const Linear& weight) {
+      return take_packed_rows(w, weight.operand(context.kernels), rows, weight.in_features());
+    };
     return {.x = w.matrix<float>(rows, config_.hidden_size),
-            .normed = w.matrix<float>(rows, config_.hidden_size),
+            .normed = packed(layer.q_proj),
             .q = w.matrix<float>(rows, q_size()),
             .k = w.matrix<float>(rows, kv_size()),
             .v = w.matrix<float>(rows, kv_size()),
             .attended = w.matrix<float>(rows, q_size()),
-            .up = w.matrix<float>(rows, config_.intermediate_size),
-            .gated = w.matrix<float>(rows, config_.intermediate_size),
+            .attended_packed = packed(layer.o_proj),
+            .gated = packed(layer.down_proj),
             .rope = rope_table(context, rope_, batch.positions)};
   }
 
@@ -141,20 +150,21 @@ class Qwen3 final : public Model {
     return out;
   }
 
-  void bind() {
+  void bind(PackedWeights& weights) {
     const std::int64_t hidden = config_.hidden_size;
     const WeightScope root(*checkpoint_);
     const WeightScope model = root.sub("model");
-    embedding_ = model.get("embed_tokens.weight", {config_.vocab_size, hidden}, "vocab_size, hidden_size");
-    count("embedding", embedding_);
+    const Tensor embedding = model.get("embed_tokens.weight", {config_.vocab_size, hidden}, "vocab_size, hidden_size");
+    embedding_ = weights.vocabulary(embedding);
+    count("embedding", embedding, embedding_.format.bytes());
     for (std::int64_t i = 0; i < config_.num_hidden_layers; ++i)
-      layers_.push_back(bind_layer(model.sub("layers", i), i));
+      layers_.push_back(bind_layer(model.sub("layers", i), i, weights));
     norm_ = take_norm(model, "norm.weight", hidden, "hidden_size");
-    head_ = Head(Linear(bind_head(root)));
+    bind_head(root, embedding, weights);
     report_unused(root);
   }
 
-  Layer bind_layer(const WeightScope& scope, std::int64_t index) {
+  Layer bind_layer(const WeightScope& scope, std::int64_t index, PackedWeights& weights) {
     const std::int64_t hidden = config_.hidden_size;
     const std::int64_t ffn = config_.intermediate_size;
     const WeightScope attention = scope.sub("self_attn");
@@ -163,16 +173,17 @@ class Qwen3 final : public Model {
     const char* kv_keys = "num_key_value_heads * head_dim, hidden_size";
     return {
         .input_layernorm = take_norm(scope, "input_layernorm.weight", hidden, "hidden_size"),
-        .q_proj = take_linear(attention, "q_proj", {q_size(), hidden}, q_keys),
-        .k_proj = take_linear(attention, "k_proj", {kv_size(), hidden}, kv_keys),
-        .v_proj = take_linear(attention, "v_proj", {kv_size(), hidden}, kv_keys),
-        .o_proj = take_linear(attention, "o_proj", {hidden, q_size()}, "hidden_size, num_attention_heads * head_dim"),
+        .q_proj = take_linear(weights, attention, "q_proj", {q_size(), hidden}, q_keys),
+        .k_proj = take_linear(weights, attention, "k_proj", {kv_size(), hidden}, kv_keys),
+        .v_proj = take_linear(weights, attention, "v_proj", {kv_size(), hidden}, kv_keys),
+        .o_proj = take_linear(weights, attention, "o_proj", {hidden, q_size()},
+                              "hidden_size, num_attention_heads * head_dim"),
         .q_norm = take_norm(attention, "q_norm.weight", config_.head_dim, "head_dim"),
         .k_norm = take_norm(attention, "k_norm.weight", config_.head_dim, "head_dim"),
         .post_attention_layernorm = take_norm(scope, "post_attention_layernorm.weight", hidden, "hidden_size"),
-        .gate_proj = take_linear(mlp, "gate_proj", {ffn, hidden}, "intermediate_size, hidden_size", false),
-        .up_proj = take_linear(mlp, "up_proj", {ffn, hidden}, "intermediate_size, hidden_size", false),
-        .down_proj = take_linear(mlp, "down_proj", {hidden, ffn}, "hidden_size, intermediate_size", false),
+        .gate_proj = take_linear(weights, mlp, "gate_proj", {ffn, hidden}, "intermediate_size, hidden_size", false),
+        .up_proj = take_linear(weights, mlp, "up_proj", {ffn, hidden}, "intermediate_size, hidden_size", false),
+        .down_proj = take_linear(weights, mlp, "down_proj", {hidden, ffn}, "hidden_size, intermediate_size", false),
         .attention = {config_.num_attention_heads, config_.num_key_value_heads, config_.head_dim,
                       config_.layer_windows[static_cast<std::size_t>(index)]},
     };
@@ -180,38 +191,43 @@ class Qwen3 final : public Model {
 
   RmsNorm take_norm(const WeightScope& scope, const char* name, std::int64_t size, const char* keys) {
     const Tensor tensor = scope.get(name, {size}, keys);
-    count("norms", tensor);
+    count("norms", tensor, tensor.num_elements() * static_cast<std::int64_t>(sizeof(float)));
     return {tensor, config_.rms_norm_eps};
   }
 
-  Linear take_linear(const WeightScope& parent, const char* name, const Shape& shape, const char* keys,
-                     bool in_attention = true) {
+  Linear take_linear(PackedWeights& weights, const WeightScope& parent, const char* name, const Shape& shape,
+                     const char* keys, bool in_attention = true) {
     const WeightScope scope = parent.sub(name);
     const Tensor weight = scope.get("weight", shape, keys);
     const char* part = in_attention ? "attention" : "feed-forward";
-    count(part, weight);
-    if (!in_attention || !config_.attention_bias) return Linear(weight);
-    const Tensor bias = scope.get("bias", {shape[0]}, keys);
-    count(part, bias);
-    return Linear(weight, bias);
+    const PackedMatrix packed = weights.layer(weight);
+    count(part, weight, packed.format.bytes());
+    if (!in_attention || !config_.attention_bias) return Linear(packed);
+    const Tensor stored = scope.get("bias", {shape[0]}, keys);
+    std::vector<float> bias(static_cast<std::size_t>(shape[0]));
+    load_floats(stored, 0, bias);
+    count(part, stored, std::ssize(bias) * static_cast<std::int64_t>(sizeof(float)));
+    return Linear(packed, std::move(bias));
   }
 
   /// The head's weight. A tied model may carry lm_head.weight all the same: equal, it is one copy; different, the
   /// file's head is used, as transformers 5.24 does, and the user is told.
-  Tensor bind_head(const WeightScope& root) {
+  void bind_head(const WeightScope& root, const Tensor& embedding, PackedWeights& weights) {
     constexpr const char* kName = "lm_head.weight";
-    if (config_.tie_word_embeddings && !root.has(kName)) return embedding_;
-    const Tensor head = root.get(kName, embedding_.shape, "tie_word_embeddings, vocab_size, hidden_size");
+    head_ = Head(Linear(embedding_));
+    if (config_.tie_word_embeddings && !root.has(kName)) return;
+    const Tensor head = root.get(kName, embedding.shape, "tie_word_embeddings, vocab_size, hidden_size");
     if (config_.tie_word_embeddings) {
-      if (head.dtype == embedding_.dtype &&
-          std::memcmp(head.data, embedding_.data, static_cast<std::size_t>(head.num_bytes())) == 0) {
-        return embedding_;
+      if (head.dtype == embedding.dtype &&
+          std::memcmp(head.data, embedding.data, static_cast<std::size_t>(head.num_bytes())) == 0) {
+        return;
       }
       warnings_.push_back(config_.source + " says tie_word_embeddings, but " + kName +
                           " differs from the embedding: using " + kName);
     }
-    count("head", head);
-    return head;
+    const PackedMatrix packed = weights.vocabulary(head);
+    count("head", head, packed.format.bytes());
+    head_ = Head(Linear(packed));
   }
 
   /// Nothing of the checkpoint is dropped in silence; a bias that would change the result is an error.
@@ -231,11 +247,11 @@ class Qwen3 final : public Model {
     warnings_.push_back(line);
   }
 
-  void count(const char* name, const Tensor& tensor) {
+  void count(const char* name, const Tensor& tensor, std::int64_t bytes) {
     auto part = std::find_if(parts_.begin(), parts_.end(), [&](const ModelPart& p) { return p.name == name; });
     if (part == parts_.end()) part = parts_.insert(part, {name, 0, 0});
     part->parameters += tensor.num_elements();
-    part->bytes += tensor.num_bytes();
+    part->bytes += bytes;
   }
 
   std::int64_t q_size() const { return config_.num_attention_heads * config_.head_dim; }
@@ -244,7 +260,7 @@ class Qwen3 final : public Model {
   std::shared_ptr<const Checkpoint> checkpoint_;
   const ModelConfig& config_;
   Rope rope_;
-  Tensor embedding_;
+  PackedMatrix embedding_;
   std::vector<Layer> layers_;
   RmsNorm norm_;
   Head head_;
@@ -254,8 +270,8 @@ class Qwen3 final : public Model {
 
 }  // namespace
 
-std::unique_ptr<Model> make_qwen3(std::shared_ptr<const Checkpoint> checkpoint) {
-  return std::make_unique<Qwen3>(std::move(checkpoint));
+std::unique_ptr<Model> make_qwen3(std::shared_ptr<const Checkpoint> checkpoint, PackedWeights& weights) {
+  return std::make_unique<Qwen3>(std::move(checkpoint), weights);
 }
 
 }  // namespace vitrine

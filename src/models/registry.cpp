@@ -7,7 +7,7 @@
 namespace vitrine {
 namespace {
 
-using Factory = std::unique_ptr<Model> (*)(std::shared_ptr<const Checkpoint>);
+using Factory = std::unique_ptr<Model> (*)(std::shared_ptr<const Checkpoint>, PackedWeights&);
 
 struct Family {
   const char* model_type;
@@ -21,9 +21,9 @@ constexpr Family kFamilies[] = {
 
 }  // namespace
 
-std::unique_ptr<Model> make_model(std::shared_ptr<const Checkpoint> checkpoint) {
+std::unique_ptr<Model> make_model(std::shared_ptr<const Checkpoint> checkpoint, PackedWeights& weights) {
   for (const Family& family : kFamilies) {
-    if (checkpoint->config().model_type == family.model_type) return family.make(std::move(checkpoint));
+    if (checkpoint->config().model_type == family.model_type) return family.make(std::move(checkpoint), weights);
   }
   const ModelConfig& config = checkpoint->config();
   throw Error(ErrorCode::kUnsupported, config.source + ": model_type: \"" + config.model_type + "\" is not supported");

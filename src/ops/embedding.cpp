@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/embedding.h"
 
-#include "ops/linear.h"
+#include "quant/pack.h"
 
 namespace vitrine {
 
-void embed(const Context& context, const Tensor& table, std::span<const std::int32_t> ids, MatrixView<float> x) {
-  const std::int64_t row_bytes = table.shape[1] * size_of(table.dtype);
-  const auto load = context.kernels.load[storage_of(table.dtype)];
-  for (std::int64_t r = 0; r < x.rows; ++r) {
-    load(table.data + ids[static_cast<std::size_t>(r)] * row_bytes, x.row(r), x.cols);
-  }
+void embed(const Context& context, const PackedMatrix& table, std::span<const std::int32_t> ids, MatrixView<float> x) {
+  constexpr std::int64_t kRowsPerChunk = 8;
+  const auto* data = reinterpret_cast<const unsigned char*>(table.data);
+  context.pool.parallel_for(x.rows, kRowsPerChunk, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      unpack_row(table.format, data, ids[static_cast<std::size_t>(r)], x.row(r));
+    }
+  });
 }
 
 }  // namespace vitrine

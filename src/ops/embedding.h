@@ -3,11 +3,12 @@
 
 #include <span>
 
-#include "ops/context.h"
+#include "ops/linear.h"
 
 namespace vitrine {
 
-/// x[r] = table[ids[r]] widened to float. `table` [vocabulary, hidden]; every id must be a row of it.
-void embed(const Context& context, const Tensor& table, std::span<const std::int32_t> ids, MatrixView<float> x);
+/// x[r] = table[ids[r]] in float. `table` [vocabulary, hidden], the same packed matrix as a tied head; every id must be
+/// a row of it.
+void embed(const Context& context, const PackedMatrix& table, std::span<const std::int32_t> ids, MatrixView<float> x);
 
 }  // namespace vitrine

@@ -29,22 +29,32 @@ Head::Best best_of(const float* logits, std::int64_t count, std::int64_t first_i
 
 }  // namespace
 
+PackedRows Head::pack(const Context& context, MatrixView<const float> hidden) const {
+  const PackedRows x = take_packed_rows(context.workspace, weight_.operand(context.kernels), hidden.rows, hidden.cols);
+  store_rows(context, hidden, x);
+  return x;
+}
+
 void Head::logits(const Context& context, MatrixView<const float> hidden, MatrixView<float> out) const {
-  linear(context, hidden, {{weight_, out}});
+  const WorkspaceScope scope(context.workspace);
+  linear(context, pack(context, hidden), {{weight_, out}});
 }
 
 void Head::argmax(const Context& context, MatrixView<const float> hidden, std::int64_t usable_vocab,
                   std::span<Best> best) const {
   VITRINE_CHECK(usable_vocab <= vocab_size() && hidden.rows == static_cast<std::int64_t>(best.size()));
   const WorkspaceScope scope(context.workspace);
+  const PackedRows x = pack(context, hidden);
+  const int threads = context.pool.size();
   const std::int64_t grain = weight_.grain(hidden.rows);
-  const auto chunks = context.workspace.matrix<float>(context.pool.size(), hidden.rows * grain);
-  const auto bests = context.workspace.matrix<Best>(context.pool.size(), hidden.rows);
+  const auto scratch = context.workspace.matrix<std::byte>(threads, matmul_scratch_bytes(hidden.rows, hidden.cols));
+  const auto chunks = context.workspace.matrix<float>(threads, hidden.rows * grain);
+  const auto bests = context.workspace.matrix<Best>(threads, hidden.rows);
   for (std::int64_t t = 0; t < bests.rows; ++t) std::fill_n(bests.row(t), hidden.rows, Best{});
 
   context.pool.parallel_for(usable_vocab, grain, [&](std::int64_t begin, std::int64_t end, int thread) {
     const MatrixView<float> chunk{chunks.row(thread), hidden.rows, end - begin, grain};
-    weight_.columns(context.kernels, hidden, begin, end, chunk);
+    weight_.columns(context.kernels, x, begin, end, chunk, scratch.row(thread));
     for (std::int64_t r = 0; r < hidden.rows; ++r) {
       merge(bests.row(thread)[r], best_of(chunk.row(r), end - begin, begin));
     }
@@ -58,7 +68,8 @@ void Head::argmax(const Context& context, MatrixView<const float> hidden, std::i
 
 std::int64_t Head::workspace_bytes(std::int64_t rows, int threads) const {
   const std::int64_t grain = weight_.grain(1);
-  return Workspace::padded_bytes<float>(threads, rows * grain) + Workspace::padded_bytes<Best>(threads, rows);
+  return packed_rows_bytes(rows, weight_.in_features()) + linear_workspace_bytes(rows, weight_.in_features(), threads) +
+         Workspace::padded_bytes<float>(threads, rows * grain) + Workspace::padded_bytes<Best>(threads, rows);
 }
 
 }  // namespace vitrine

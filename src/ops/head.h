@@ -35,6 +35,8 @@ class Head {
   std::int64_t workspace_bytes(std::int64_t rows, int threads) const;
 
  private:
+  PackedRows pack(const Context& context, MatrixView<const float> hidden) const;
+
   Linear weight_;
 };
 

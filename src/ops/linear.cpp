@@ -6,45 +6,29 @@
 #include "base/check.h"
 
 namespace vitrine {
+namespace {
 
-StorageType storage_of(DType dtype) {
-  switch (dtype) {
-    case DType::kF32:
-      return kStoreF32;
-    case DType::kF16:
-      return kStoreF16;
-    case DType::kBF16:
-      return kStoreBF16;
-    default:
-      VITRINE_CHECK(!"a weight of this type");
-      return kStoreF32;
-  }
+/// Scratch for each thread.
+MatrixView<std::byte> take_scratch(const Context& context, const PackedRows& x) {
+  return context.workspace.matrix<std::byte>(context.pool.size(), matmul_scratch_bytes(x.rows(), x.k));
 }
 
-Linear::Linear(const Tensor& weight, const std::optional<Tensor>& bias)
-    : weight_(weight.data),
-      storage_(storage_of(weight.dtype)),
-      in_(weight.shape[1]),
-      out_(weight.shape[0]),
-      row_bytes_(in_ * size_of(weight.dtype)) {
-  if (!bias) return;
-  bias_.resize(static_cast<std::size_t>(out_));
-  generic_kernels().load[storage_of(bias->dtype)](bias->data, bias_.data(), out_);
-}
+}  // namespace
 
-void Linear::columns(const Kernels& kernels, MatrixView<const float> x, std::int64_t begin, std::int64_t end,
-                     MatrixView<float> y, bool accumulate) const {
-  kernels.matmul[storage_]({.weight = weight_ + begin * row_bytes_,
-                            .x = x.data,
-                            .y = y.data,
-                            .m = x.rows,
-                            .n = end - begin,
-                            .k = in_,
-                            .x_stride = x.stride,
-                            .y_stride = y.stride,
-                            .accumulate = accumulate});
+void Linear::columns(const Kernels& kernels, const PackedRows& x, std::int64_t begin, std::int64_t end,
+                     MatrixView<float> y, std::byte* scratch, bool accumulate) const {
+  const auto* data = reinterpret_cast<const unsigned char*>(weight_.data);
+  kernels.matmul[weight_.format.type]({
+      .weight = weight_.format.at(data + begin / kPanelRows * weight_.format.panel_bytes()),
+      .x = x.view,
+      .y = y.data,
+      .y_stride = y.stride,
+      .n = end - begin,
+      .accumulate = accumulate,
+      .scratch = reinterpret_cast<unsigned char*>(scratch),
+  });
   if (bias_.empty()) return;
-  for (std::int64_t r = 0; r < x.rows; ++r) {
+  for (std::int64_t r = 0; r < x.rows(); ++r) {
     float* row = y.row(r);
     for (std::int64_t n = begin; n < end; ++n) row[n - begin] += bias_[static_cast<std::size_t>(n)];
   }
@@ -52,40 +36,52 @@ void Linear::columns(const Kernels& kernels, MatrixView<const float> x, std::int
 
 std::int64_t Linear::grain(std::int64_t rows) const noexcept {
   // About 128 KB of weights for one row, less when each is used more often: big enough to be worth handing out, small
-  // enough to balance. A multiple of 24 fits the tiles of every kernel table.
+  // enough to balance.
   constexpr std::int64_t kTargetBytes = 128 * 1024;
-  constexpr std::int64_t kTile = 24;
-  const std::int64_t columns = kTargetBytes / (row_bytes_ * std::max<std::int64_t>(1, rows / 8));
-  return std::max(kTile, columns / kTile * kTile);
+  const std::int64_t panels = kTargetBytes / (weight_.format.panel_bytes() * std::max<std::int64_t>(1, rows / 16));
+  return std::max<std::int64_t>(1, panels) * kPanelRows;
 }
 
-void linear(const Context& context, MatrixView<const float> x, std::initializer_list<Projection> projections) {
+void linear(const Context& context, const PackedRows& x, std::initializer_list<Projection> projections) {
+  const WorkspaceScope scope(context.workspace);
+  const auto scratch = take_scratch(context, x);
   const auto chunks_of = [&](const Projection& p) {
-    const std::int64_t grain = p.weight.grain(x.rows);
+    const std::int64_t grain = p.weight.grain(x.rows());
     return (p.weight.out_features() + grain - 1) / grain;
   };
   std::int64_t total = 0;
-  for (const Projection& p : projections) total += chunks_of(p);
-  context.pool.parallel_for(total, 1, [&](std::int64_t chunk, std::int64_t, int) {
+  for (const Projection& p : projections) {
+    VITRINE_CHECK(x.k == p.weight.in_features() && x.type == p.weight.operand(context.kernels));
+    total += chunks_of(p);
+  }
+  context.pool.parallel_for(total, 1, [&](std::int64_t chunk, std::int64_t, int thread) {
     // The chunks of all projections are counted through; find whose this one is.
     const Projection* p = projections.begin();
     for (std::int64_t chunks = chunks_of(*p); chunk >= chunks; chunks = chunks_of(*p)) {
       chunk -= chunks;
       ++p;
     }
-    const std::int64_t grain = p->weight.grain(x.rows);
+    const std::int64_t grain = p->weight.grain(x.rows());
     const std::int64_t begin = chunk * grain;
     const std::int64_t end = std::min(begin + grain, p->weight.out_features());
-    p->weight.columns(context.kernels, x, begin, end, {p->out.data + begin, x.rows, end - begin, p->out.stride});
+    p->weight.columns(context.kernels, x, begin, end, {p->out.data + begin, x.rows(), end - begin, p->out.stride},
+                      scratch.row(thread));
   });
 }
 
-void linear_add(const Context& context, MatrixView<const float> x, const Linear& weight, MatrixView<float> residual) {
-  const std::int64_t grain = weight.grain(x.rows);
-  context.pool.parallel_for(weight.out_features(), grain, [&](std::int64_t begin, std::int64_t end, int) {
-    weight.columns(context.kernels, x, begin, end, {residual.data + begin, x.rows, end - begin, residual.stride},
-                   /*accumulate=*/true);
+void linear_add(const Context& context, const PackedRows& x, const Linear& weight, MatrixView<float> residual) {
+  VITRINE_CHECK(x.k == weight.in_features() && x.type == weight.operand(context.kernels));
+  const WorkspaceScope scope(context.workspace);
+  const auto scratch = take_scratch(context, x);
+  const std::int64_t grain = weight.grain(x.rows());
+  context.pool.parallel_for(weight.out_features(), grain, [&](std::int64_t begin, std::int64_t end, int thread) {
+    weight.columns(context.kernels, x, begin, end, {residual.data + begin, x.rows(), end - begin, residual.stride},
+                   scratch.row(thread), /*accumulate=*/true);
   });
+}
+
+std::int64_t linear_workspace_bytes(std::int64_t rows, std::int64_t k, int threads) {
+  return Workspace::padded_bytes<std::byte>(threads, matmul_scratch_bytes(rows, k));
 }
 
 }  // namespace vitrine

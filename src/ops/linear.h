@@ -2,39 +2,41 @@
 #pragma once
 
 #include <initializer_list>
-#include <optional>
 #include <vector>
 
-#include "ops/context.h"
+#include "ops/operand.h"
 
 namespace vitrine {
 
-/// The storage type of a weight; a bug of ours for a type that WeightScope would have refused.
-StorageType storage_of(DType dtype);
+/// A weight matrix [n, k] in packed panels; the bytes belong to someone who outlives it.
+struct PackedMatrix {
+  PackedFormat format;
+  const std::byte* data = nullptr;
+};
 
-/// y = x W^T + b, with W [out, in] read where the checkpoint has it.
+/// y = x W^T + b, with W [out, in].
 class Linear {
  public:
   Linear() = default;
-  /// `weight` [out, in], `bias` [out]; the checkpoint must outlive this.
-  explicit Linear(const Tensor& weight, const std::optional<Tensor>& bias = std::nullopt);
+  explicit Linear(const PackedMatrix& weight, std::vector<float> bias = {}) : weight_(weight), bias_(std::move(bias)) {}
 
-  std::int64_t in_features() const noexcept { return in_; }
-  std::int64_t out_features() const noexcept { return out_; }
-  /// How many output columns one thread takes at a time when x has `rows` rows.
+  std::int64_t in_features() const noexcept { return weight_.format.k; }
+  std::int64_t out_features() const noexcept { return weight_.format.n; }
+  const PackedMatrix& weight() const noexcept { return weight_; }
+  /// What x must be packed as.
+  OperandType operand(const Kernels& kernels) const noexcept { return kernels.operand[weight_.format.type]; }
+  /// How many output columns one thread takes at a time when x has `rows` rows: whole panels.
   std::int64_t grain(std::int64_t rows) const noexcept;
+  /// Bytes a step reads of it: weights, scales.
+  std::int64_t bytes() const noexcept { return weight_.format.bytes(); }
 
   /// Output columns [begin, end) for every row of x, on the calling thread: the piece that operations share out.
-  /// y points at column `begin`.
-  void columns(const Kernels& kernels, MatrixView<const float> x, std::int64_t begin, std::int64_t end,
-               MatrixView<float> y, bool accumulate = false) const;
+  /// `begin` is the first of a panel; y points at column `begin`. scratch: matmul_scratch_bytes(x.rows(), x.k).
+  void columns(const Kernels& kernels, const PackedRows& x, std::int64_t begin, std::int64_t end, MatrixView<float> y,
+               std::byte* scratch, bool accumulate = false) const;
 
  private:
-  const std::byte* weight_ = nullptr;
-  StorageType storage_ = kStoreBF16;
-  std::int64_t in_ = 0;
-  std::int64_t out_ = 0;
-  std::int64_t row_bytes_ = 0;
+  PackedMatrix weight_;
   std::vector<float> bias_;  // empty: none
 };
 
@@ -45,9 +47,12 @@ struct Projection {
 };
 
 /// out = x W^T + b for each projection, all of them shared out at once.
-void linear(const Context& context, MatrixView<const float> x, std::initializer_list<Projection> projections);
+void linear(const Context& context, const PackedRows& x, std::initializer_list<Projection> projections);
 
 /// residual += x W^T + b
-void linear_add(const Context& context, MatrixView<const float> x, const Linear& weight, MatrixView<float> residual);
+void linear_add(const Context& context, const PackedRows& x, const Linear& weight, MatrixView<float> residual);
+
+/// Upper bound of what a product with `rows` rows of `k` takes from the workspace.
+std::int64_t linear_workspace_bytes(std::int64_t rows, std::int64_t k, int threads);
 
 }  // namespace vitrine

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/norm.h"
 
-#include "ops/linear.h"
-
 namespace vitrine {
 
 RmsNorm::RmsNorm(const Tensor& stored, float epsilon)
     : weight(static_cast<std::size_t>(stored.num_elements())), eps(epsilon) {
-  generic_kernels().load[storage_of(stored.dtype)](stored.data, weight.data(), stored.num_elements());
+  load_floats(stored, 0, weight);
 }
 
 void rms_norm(const Context& context, MatrixView<const float> x, const RmsNorm& norm, MatrixView<float> y) {
@@ -18,5 +16,19 @@ void rms_norm(const Context& context, MatrixView<const float> x, const RmsNorm& 
     }
   });
 }
+
+void rms_norm(const Context& context, MatrixView<const float> x, const RmsNorm& norm, const PackedRows& y) {
+  constexpr std::int64_t kRowsPerChunk = 8;
+  const WorkspaceScope scope(context.workspace);
+  const auto normed = context.workspace.matrix<float>(context.pool.size(), x.cols);
+  context.pool.parallel_for(x.rows, kRowsPerChunk, [&](std::int64_t begin, std::int64_t end, int thread) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      context.kernels.rms_norm(x.row(r), norm.weight.data(), x.cols, norm.eps, normed.row(thread));
+      store_row(context.kernels, y, r, normed.row(thread), 0, x.cols);
+    }
+  });
+}
+
+std::int64_t norm_workspace_bytes(std::int64_t k, int threads) { return Workspace::padded_bytes<float>(threads, k); }
 
 }  // namespace vitrine

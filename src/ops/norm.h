@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "ops/context.h"
+#include "ops/operand.h"
 
 namespace vitrine {
 
@@ -18,5 +18,10 @@ struct RmsNorm {
 
 /// y = norm(x), row by row; y may be x.
 void rms_norm(const Context& context, MatrixView<const float> x, const RmsNorm& norm, MatrixView<float> y);
+/// The same, packed for the product that follows.
+void rms_norm(const Context& context, MatrixView<const float> x, const RmsNorm& norm, const PackedRows& y);
+
+/// Upper bound of what the packed one takes from the workspace.
+std::int64_t norm_workspace_bytes(std::int64_t k, int threads);
 
 }  // namespace vitrine

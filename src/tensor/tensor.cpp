@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensor/tensor.h"
 
+#include <cstring>
+
+#include "base/check.h"
+#include "base/float16.h"
+
 namespace vitrine {
 
 std::int64_t size_of(DType dtype) noexcept {
@@ -74,6 +79,33 @@ std::int64_t Tensor::num_elements() const noexcept {
   std::int64_t count = 1;
   for (const std::int64_t extent : shape) count *= extent;
   return count;
+}
+
+namespace {
+
+template <class T>
+void widen(const std::byte* from, std::span<float> out) {
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    T value;
+    std::memcpy(&value, from + i * sizeof(T), sizeof(T));
+    out[i] = to_float(value);
+  }
+}
+
+}  // namespace
+
+void load_floats(const Tensor& tensor, std::int64_t first, std::span<float> out) {
+  const std::byte* from = tensor.data + first * size_of(tensor.dtype);
+  switch (tensor.dtype) {
+    case DType::kF32:
+      return widen<float>(from, out);
+    case DType::kF16:
+      return widen<Float16>(from, out);
+    case DType::kBF16:
+      return widen<BFloat16>(from, out);
+    default:
+      VITRINE_CHECK(!"a weight of this type");
+  }
 }
 
 }  // namespace vitrine

@@ -51,6 +51,9 @@ struct Tensor {
   std::int64_t num_bytes() const noexcept { return num_elements() * size_of(dtype); }
 };
 
+/// Elements [first, first + out.size()) widened to float. F32, F16 and BF16 only.
+void load_floats(const Tensor& tensor, std::int64_t first, std::span<float> out);
+
 /// Activations: a typed view of `rows` rows of `cols` elements, `stride` elements apart.
 template <class T>
 struct MatrixView {

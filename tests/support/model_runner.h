@@ -17,6 +17,8 @@ class ModelRunner {
  public:
   struct Options {
     StorageType kv = kStoreF32;
+    bool exact = true;
+    WeightType weights = WeightType::kBF16;  // where not exact
     int threads = 1;
     std::string isa;
     std::int64_t blocks = 16;
@@ -33,9 +35,10 @@ class ModelRunner {
   std::vector<float> logits(std::span<const float> hidden);
 
  private:
-  std::unique_ptr<Model> model_;
   Kernels kernels_;
   ThreadPool pool_;
+  PackedWeights weights_;
+  std::unique_ptr<Model> model_;
   ModelCache cache_;
   Workspace workspace_;
 };
