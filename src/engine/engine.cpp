@@ -124,7 +124,7 @@ class Engine::Impl {
 
 Engine::Impl::Impl(const std::string& name, const EngineOptions& options)
     : checkpoint_(Checkpoint::open(resolve_model(name))),
-      kernels_(select_kernels(chosen_isa(options))),
+      kernels_(select_kernels(chosen_isa(options), options.precision == Precision::kExact)),
       pool_(static_cast<int>(option("threads", options.threads, 1024, usable_cores()))),
       weights_(pool_, {.type = options.weights, .exact = options.precision == Precision::kExact}),
       model_(make_model(checkpoint_, weights_)),

@@ -354,7 +354,19 @@ TEST(Dispatch, TableThisCpuLacksIsRefused) {  // cases.md I02
   }
 }
 
-TEST(Dispatch, TheDefaultIsTheLastAvailable) { EXPECT_EQ(select_kernels("").name, runnable_isas().back()); }
+TEST(Dispatch, TheDefaultIsOneThatRuns) {
+  const auto isas = runnable_isas();
+  EXPECT_NE(std::find(isas.begin(), isas.end(), select_kernels("").name), isas.end());
+  if (isas.back() == "amx") {
+    EXPECT_STREQ(select_kernels("").name, "amx");
+  }
+}
+
+TEST(Dispatch, ExactProductsTakeFloats) {
+  for (const std::string& isa : runnable_isas()) {
+    EXPECT_EQ(select_kernels(isa, true).operand[kPackedBF16], kOperandF32) << isa;
+  }
+}
 
 }  // namespace
 }  // namespace vitrine::test
