@@ -21,7 +21,7 @@ void tile(const MatmulTask& task, const unsigned char* panel, std::int64_t colum
     if constexpr (MR == 1) {
       for (int line = 0; line < 32; ++line) prefetch(panel + line * kLine);
     }
-#pragma GCC unroll 2
+#pragma GCC unroll 1
     for (int q = 0; q < 16; ++q) {
       const Simd::I w0 = Simd::load_bits(panel + q * kLine);
       const Simd::I w1 = Simd::load_bits(panel + kTileBytes + q * kLine);
