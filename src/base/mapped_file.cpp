@@ -89,6 +89,10 @@ void MappedFile::populate(std::size_t begin, std::size_t end) const noexcept {
   if (::madvise(address, end - begin, MADV_POPULATE_READ) != 0) ::madvise(address, end - begin, MADV_WILLNEED);
 }
 
+void MappedFile::release_pages() const noexcept {
+  if (size_ > 0) ::madvise(const_cast<std::byte*>(data_), size_, MADV_DONTNEED);
+}
+
 std::string read_text_file(const std::filesystem::path& path, std::size_t max_bytes) {
   const OpenFile file(path);
   if (file.size() > max_bytes) {

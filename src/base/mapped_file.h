@@ -28,6 +28,9 @@ class MappedFile {
 
   /// Brings [begin, end) into memory, as far as the kernel agrees; never fails.
   void populate(std::size_t begin, std::size_t end) const noexcept;
+  /// The pages no longer count as this process's memory. They stay in the page cache as long as the kernel likes, and
+  /// come back when they are touched.
+  void release_pages() const noexcept;
 
  private:
   std::filesystem::path path_;

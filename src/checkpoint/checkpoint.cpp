@@ -112,7 +112,13 @@ std::int64_t Checkpoint::file_bytes() const noexcept {
 std::string Checkpoint::identity() const {
   Sha256 hash;
   for (const MappedFile& file : files_) add_weight_file(hash, file);
+  // To touch a page may map the two megabytes around it.
+  release_pages();
   return to_hex(hash.finish());
+}
+
+void Checkpoint::release_pages() const noexcept {
+  for (const MappedFile& file : files_) file.release_pages();
 }
 
 void Checkpoint::populate(const std::function<void(std::int64_t, std::int64_t)>& progress) const {

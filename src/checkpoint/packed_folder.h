@@ -43,16 +43,16 @@ struct PackedFileInfo {
 /// cannot be read.
 std::vector<PackedFileInfo> list_packed(const std::filesystem::path& folder);
 
-/// Removes them, and what killed processes left. Returns the bytes freed. Who has one of them mapped can go on using it.
-/// Throws Error(kIo) when something cannot be removed; the rest is gone then.
+/// Removes them, and what killed processes left. Returns the bytes freed. Who has one of them mapped can go on using
+/// it. Throws Error(kIo) when something cannot be removed; the rest is gone then.
 std::int64_t clear_packed(const std::filesystem::path& folder);
 
 /// Removes files, least recently used first, until the rest takes at most `budget` bytes; never `keep`. What cannot be
 /// read or removed stays.
 void trim_packed(const std::filesystem::path& folder, const std::filesystem::path& keep, std::int64_t budget);
 
-/// Removes what killed processes left unfinished, if it has not changed for `quiet` seconds. Returns the bytes freed; what
-/// cannot be removed stays.
+/// Removes what killed processes left unfinished, if it has not changed for `quiet` seconds. Returns the bytes freed;
+/// what cannot be removed stays.
 std::int64_t remove_abandoned(const std::filesystem::path& folder, std::int64_t quiet = 60);
 
 /// Notes that a file was used now, as far as that is possible.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The bytes of a file of packed weights, little-endian:
-//   one page     magic "VITRPACK", u32 format version, u32 layout version, u64 bytes of the file, u64 begin and u64 bytes
-//                of the directory, 32 bytes SHA-256 over this page (with zeros here) and the directory, zeros
-//   data         the entries, each from a page boundary on
-//   directory    model name, source, form; then for each entry name, tag, u64 begin, u64 bytes, up to the end of the file
-//                (a string is u32 length and its bytes)
+//   one page    magic "VITRPACK", u32 format version, u32 layout version, u64 bytes of the file, u64 begin and u64
+//               bytes of the directory, 32 bytes SHA-256 over this page (with zeros here) and the directory, zeros
+//   data        the entries, each from a page boundary on
+//   directory   model name, source, form; then for each entry name, tag, u64 begin, u64 bytes, up to the end of the
+//               file (a string is u32 length and its bytes)
 #pragma once
 
 #include <cstddef>

@@ -99,8 +99,8 @@ void PackedStore::begin_packing() {
   if (!new_file_->create(options_.expected_bytes)) give_up(new_file_->problem());
 }
 
-/// Always into memory first. Then the file's pages take its place: writing to them directly would be no faster, and a full
-/// disk would be a signal instead of an error.
+/// Always into memory first. Then the file's pages take its place: writing to them directly would be no faster, and a
+/// full disk would be a signal instead of an error.
 const std::byte* PackedStore::pack(std::string_view name, std::string_view tag, std::int64_t bytes,
                                    const std::function<void(std::byte*)>& fill) {
   if (!memory_) begin_packing();

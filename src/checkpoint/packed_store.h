@@ -38,8 +38,8 @@ class PackedStore {
 
   /// The `bytes` bytes of the entry `name`, at a multiple of kPackedAlignment. `tag` says what they are (format and
   /// shape: "int8 [3072, 1024]"); a file whose entry has another tag or size is packed anew. `fill` writes them into
-  /// zeroed memory where they are not there yet; what it throws goes through. Throws Error(kIo) when there is not enough
-  /// memory, never because of a disk.
+  /// zeroed memory where they are not there yet; what it throws goes through. Throws Error(kIo) when there is not
+  /// enough memory, never because of a disk.
   const std::byte* get(std::string_view name, std::string_view tag, std::int64_t bytes,
                        const std::function<void(std::byte*)>& fill);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <set>
@@ -71,6 +72,14 @@ TEST_F(Identity, ChangesWithTimeNameHeaderAndData) {
   rewrite(good);
   fs::rename(file(), temp_.path() / "weights.safetensors");
   EXPECT_TRUE(seen.insert(identity()).second) << "name";
+}
+
+TEST_F(Identity, ReleasedPagesComeBack) {
+  const auto checkpoint = Checkpoint::open(temp_.path());
+  const Tensor& tensor = checkpoint->tensors().back();
+  const std::vector<std::byte> before(tensor.data, tensor.data + tensor.num_bytes());
+  checkpoint->release_pages();
+  EXPECT_TRUE(std::equal(before.begin(), before.end(), tensor.data));
 }
 
 TEST_F(Identity, ChangesWithTheShards) {
