@@ -20,7 +20,7 @@ constexpr std::int64_t kWindow = 256;  // tokens a context; each starts empty
 
 /// Log-probabilities [tokens, vocabulary] of the text, window by window.
 std::vector<float> log_probabilities(const Model& model, std::span<const TokenId> ids, const char* isa,
-                                     StorageType kv) {
+                                     KvStorage kv) {
   const Kernels kernels = select_kernels(isa);
   ThreadPool pool(usable_cores());
   Workspace workspace(model.workspace_bytes(kWindow, kWindow, pool.size()) +
@@ -81,14 +81,14 @@ int main(int argc, char** argv) {
   auto ids = Tokenizer::load(argv[1])->encode(read_text_file(argv[2], 1 << 30));
   const std::size_t wanted = argc > 3 ? std::strtoul(argv[3], nullptr, 10) : 2048;
   ids.resize(std::min(wanted, ids.size()) / kWindow * kWindow);
-  const auto reference = log_probabilities(*model, ids, "generic", kStoreF32);
+  const auto reference = log_probabilities(*model, ids, "generic", kKvF32);
   compare("generic, exact", ids, reference, reference);
   for (const IsaInfo& choice : kernel_choices()) {
     if (!choice.available) continue;
     const char* isa = choice.name.c_str();
     if (choice.name != "generic") {
-      compare((choice.name + ", exact").c_str(), ids, reference, log_probabilities(*model, ids, isa, kStoreF32));
+      compare((choice.name + ", exact").c_str(), ids, reference, log_probabilities(*model, ids, isa, kKvF32));
     }
-    compare((choice.name + ", default").c_str(), ids, reference, log_probabilities(*model, ids, isa, kStoreBF16));
+    compare((choice.name + ", default").c_str(), ids, reference, log_probabilities(*model, ids, isa, kKvBF16));
   }
 }

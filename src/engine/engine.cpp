@@ -60,6 +60,11 @@ std::int64_t context_of(const EngineOptions& options, const ModelConfig& config)
                                                std::to_string(options.context));
 }
 
+KvStorage kv_storage(const EngineOptions& options) {
+  if (options.precision == Precision::kExact) return kKvF32;
+  return options.kv == KvType::kInt8 ? kKvInt8 : kKvBF16;
+}
+
 /// True while it lives.
 class Flag {
  public:
@@ -132,7 +137,7 @@ Engine::Impl::Impl(const std::string& name, const EngineOptions& options)
       step_tokens_(option("step_tokens", options.step_tokens, 65536, EngineOptions{}.step_tokens)),
       cache_(model_->cache_layers(),
              blocks_for(std::max(context_length_, option("cache_tokens", options.cache_tokens, kMaxCacheTokens, 0))),
-             options.precision == Precision::kExact ? kStoreF32 : kStoreBF16),
+             kv_storage(options)),
       workspace_(model_->workspace_bytes(step_tokens_, context_length_, pool_.size()) +
                  model_->head().workspace_bytes(step_tokens_, pool_.size())),
       scheduler_(cache_.num_blocks(), step_tokens_) {
