@@ -61,8 +61,38 @@ struct RowStates {
 /// Where things are in one head's part of a block: KvFormat as plain numbers.
 struct KvPlaces {
   std::int64_t key_steps, value_tiles;
-  std::int64_t key_scales, values, value_scales;
+  std::int64_t key_scales, values, value_scales, bytes;
 };
+
+VITRINE_INLINE KvPlaces int8_places(std::int64_t head_dim) {
+  const std::int64_t steps = (head_dim + 63) / 64;
+  const std::int64_t tiles = (head_dim + 15) / 16;
+  const std::int64_t values = steps * 2 * kTileBytes + kKvTokens * 4;
+  const std::int64_t scales = values + tiles * kKvTokens * kTileRows;
+  return {steps, tiles, values - kKvTokens * 4, values, scales, scales + kKvTokens * 4};
+}
+
+/// How a vector is rounded to int8: q = round(x * inverse), x = q * scale.
+struct Int8Scale {
+  float inverse, scale;  // 0 and NaN where x is not finite
+};
+
+VITRINE_INLINE Int8Scale int8_scale(const float* x, std::int64_t n) {
+  Simd::I most = Simd::zero_int();
+  for (std::int64_t i = 0; i < n; i += Simd::kLanes) {
+    most = Simd::max_magnitude(most, Simd::load(x + i, n - i < Simd::kLanes ? n - i : Simd::kLanes));
+  }
+  const std::int32_t bits = Simd::largest_int(most);
+  if (bits >= 0x7F800000) return {0, __builtin_nanf("")};
+  float max;
+  __builtin_memcpy(&max, &bits, sizeof(max));
+  if (max < kSmallestMagnitude) return {0, 0};
+  return {127.0f / max, max / 127.0f};
+}
+
+VITRINE_INLINE Simd::I to_int8(Simd::F x, Int8Scale scale) {
+  return scale.inverse == 0 ? Simd::zero_int() : Simd::to_int(Simd::mul(x, Simd::set(scale.inverse)));
+}
 
 /// The rows of a task that are taken together, a block of the operand of queries.
 struct RowBlock {
@@ -124,26 +154,26 @@ VITRINE_INLINE const float* query_of(const AttentionTask& task, std::int64_t row
   return task.q + row / task.heads * task.q_stride + row % task.heads * task.head_dim;
 }
 
-/// Scores of one row, [length], to weights: 2^(score - most) where the row may look, else 0.
-VITRINE_INLINE void weigh(float* scores, Range seen, std::int64_t length, const RowStates& rows, std::int64_t row) {
+/// The largest score a row may look at; the others become -infinity, whose weight is 0.
+VITRINE_INLINE float largest_score(float* scores, Range range, std::int64_t length, float before) {
   using S = Simd;
-  for (std::int64_t t = 0; t < seen.first; ++t) scores[t] = -__builtin_inff();
-  for (std::int64_t t = seen.end; t < length; ++t) scores[t] = -__builtin_inff();
-  const float before = rows.most[row];
+  for (std::int64_t t = 0; t < range.first; ++t) scores[t] = -__builtin_inff();
+  for (std::int64_t t = range.end; t < length; ++t) scores[t] = -__builtin_inff();
   S::F top = S::set(before);
   for (std::int64_t t = 0; t < length; t += S::kLanes) top = S::max(top, S::load(scores + t));
-  const float most = S::largest(top);
+  return S::largest(top);
+}
+
+/// Scores to weights 2^(score - most); their sum.
+VITRINE_INLINE float weigh(float* scores, std::int64_t length, float most) {
+  using S = Simd;
   S::F sum = S::zero();
   for (std::int64_t t = 0; t < length; t += S::kLanes) {
     const S::F weight = exp2(S::sub(S::load(scores + t), S::set(most)));
     S::store(scores + t, weight);
     sum = S::add(sum, weight);
   }
-  alignas(64) float correction[S::kLanes];
-  S::store(correction, exp2(S::sub(S::set(before), S::set(most))));
-  rows.most[row] = most;
-  rows.sum[row] = rows.sum[row] * correction[0] + S::sum(sum);
-  rows.correction[row] = correction[0];
+  return S::sum(sum);
 }
 
 /// Weights times the scales of their values, 0 where the row may not look: what stands there may be no number.
@@ -261,29 +291,53 @@ VITRINE_INLINE void add_values(const Frame& frame, const Seen& seen, const RowBl
 
 // ---- All of it ----
 
+/// Scores to weights, and the sums so far scaled to the new largest score. Step by step for all rows: a row alone would
+/// wait for itself.
+template <class Kv>
+VITRINE_INLINE void weigh_rows(const AttentionTask& task, const Frame& frame, const RowBlock& rows, const Seen& seen) {
+  using S = Simd;
+  const std::int64_t length = seen.count * kKvTokens;
+  Range ranges[kTileRows];
+  alignas(64) float most[kTileRows];
+  alignas(64) float sums[kTileRows];
+  for (std::int64_t r = 0; r < rows.count; ++r) {
+    const Range range = visible(task, (rows.first + r) / task.heads);
+    ranges[r] = {smaller(larger(range.first - seen.start, 0), length),
+                 smaller(larger(range.end - seen.start, 0), length)};
+    most[r] = largest_score(frame.scores + r * kScoreStride, ranges[r], length, frame.rows.most[rows.first + r]);
+  }
+  for (std::int64_t r = 0; r < rows.count; ++r) {
+    float* scores = frame.scores + r * kScoreStride;
+    sums[r] = weigh(scores, length, most[r]);
+    if constexpr (Kv::kScaled) scale_weights(scores, ranges[r], frame, seen);
+  }
+  for (std::int64_t r = 0; r < rows.count; r += S::kLanes) {
+    const std::int64_t count = smaller(rows.count - r, S::kLanes);
+    float* before = frame.rows.most + rows.first + r;
+    float* sum = frame.rows.sum + rows.first + r;
+    const S::F correction = exp2(S::sub(S::load(before, count), S::load(most + r, count)));
+    S::store(frame.rows.correction + rows.first + r, correction, count);
+    S::store(before, S::load(most + r, count), count);
+    S::store(sum, S::add(S::mul(S::load(sum, count), correction), S::load(sums + r, count)), count);
+  }
+  for (std::int64_t row = rows.first; row < rows.first + rows.count; ++row) {
+    const float correction = frame.rows.correction[row];
+    if (correction == 1.0f) continue;
+    float* out = frame.out + row * frame.out_stride;
+    for (std::int64_t d = 0; d < frame.out_stride; d += S::kLanes) {
+      S::store(out + d, S::mul(S::load(out + d), S::set(correction)));
+    }
+  }
+}
+
 /// A span for the rows of a block.
 template <class Kv>
-void attend(const AttentionTask& task, const Frame& frame, const RowBlock& rows, const Seen& seen) {
+VITRINE_INLINE void attend(const AttentionTask& task, const Frame& frame, const RowBlock& rows, const Seen& seen) {
   for (std::int64_t b = 0; b < seen.count; ++b) {
     const unsigned char* next = b + 1 < seen.count ? seen.block[b + 1] : seen.block[0] + frame.places.values;
     Kv::score(frame, rows, seen.block[b], frame.scores + b * kKvTokens, rows.first == 0 ? next : nullptr);
   }
-  const std::int64_t length = seen.count * kKvTokens;
-  for (std::int64_t r = 0; r < rows.count; ++r) {
-    const std::int64_t row = rows.first + r;
-    const Range range = visible(task, row / task.heads);
-    const Range here{smaller(larger(range.first - seen.start, 0), length),
-                     smaller(larger(range.end - seen.start, 0), length)};
-    float* scores = frame.scores + r * kScoreStride;
-    weigh(scores, here, length, frame.rows, row);
-    if constexpr (Kv::kScaled) scale_weights(scores, here, frame, seen);
-    const float correction = frame.rows.correction[row];
-    if (correction == 1.0f) continue;
-    float* out = frame.out + row * frame.out_stride;
-    for (std::int64_t d = 0; d < frame.out_stride; d += Simd::kLanes) {
-      Simd::store(out + d, Simd::mul(Simd::load(out + d), Simd::set(correction)));
-    }
-  }
+  weigh_rows<Kv>(task, frame, rows, seen);
   add_values<Kv>(frame, seen, rows);
 }
 

@@ -17,7 +17,7 @@ struct KvF32 {
 
   static KvPlaces places(std::int64_t head_dim) {
     const std::int64_t tiles = (head_dim + 15) / 16;
-    return {tiles, tiles, 0, tiles * 2 * kTileBytes, 0};
+    return {tiles, tiles, 0, tiles * 2 * kTileBytes, 0, tiles * 4 * kTileBytes};
   }
   template <int NV, class Use>
   static VITRINE_INLINE void each_value(const unsigned char* values, std::int64_t tiles, std::int64_t tile, int part,
@@ -36,7 +36,8 @@ struct KvBF16 {
 
   static KvPlaces places(std::int64_t head_dim) {
     const std::int64_t steps = (head_dim + 31) / 32;
-    return {steps, (head_dim + 15) / 16, 0, steps * 2 * kTileBytes, 0};
+    const std::int64_t tiles = (head_dim + 15) / 16;
+    return {steps, tiles, 0, steps * 2 * kTileBytes, 0, steps * 2 * kTileBytes + tiles * kTileBytes};
   }
   template <int NV, class Use>
   static VITRINE_INLINE void each_value(const unsigned char* values, std::int64_t, std::int64_t tile, int part,

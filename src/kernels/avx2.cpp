@@ -5,6 +5,7 @@
 #include "kernels/attention_float_body.h"
 #include "kernels/elementwise_body.h"
 #include "kernels/float_product_body.h"
+#include "kernels/kv_store_body.h"
 
 namespace vitrine {
 namespace {
@@ -38,6 +39,7 @@ struct Dot {
 }  // namespace
 }  // namespace vitrine
 
+#include "kernels/attention_int8_body.h"
 #include "kernels/int_product_body.h"
 
 namespace vitrine {
@@ -46,7 +48,9 @@ void override_avx2(Kernels& kernels) {
   override_elementwise(kernels);
   override_float_products(kernels);
   override_float_attention(kernels);
+  override_store_kv(kernels);
   override_integer_products(kernels);
+  override_int8_attention(kernels);
 }
 
 }  // namespace vitrine

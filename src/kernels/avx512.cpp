@@ -5,6 +5,7 @@
 #include "kernels/attention_float_body.h"
 #include "kernels/elementwise_body.h"
 #include "kernels/float_product_body.h"
+#include "kernels/kv_store_body.h"
 
 namespace vitrine {
 
@@ -12,6 +13,7 @@ void override_avx512(Kernels& kernels) {
   override_elementwise(kernels);
   override_float_products(kernels);
   override_float_attention(kernels);
+  override_store_kv(kernels);
 }
 
 }  // namespace vitrine
