@@ -23,7 +23,8 @@ ALLOWED = {
     "src/kernels": ["base/float16.h", *ERRORS_AND_TYPES],  # and see INSTRUCTION_SET_FILES
     "src/tensor": ["base", *ERRORS_AND_TYPES],
     "src/checkpoint": ["tensor", "quant", "base", *ERRORS_AND_TYPES],
-    "src/ops": ["kernels", "quant", "tensor", "base", "<vitrine/probe.h>", *ERRORS_AND_TYPES],
+    "src/ops": ["kernels", "quant", "tensor", "base", "<vitrine/probe.h>", "<vitrine/profile.h>",
+                *ERRORS_AND_TYPES],
     "src/cache": ["tensor", "kernels", "base", *ERRORS_AND_TYPES],
     "src/models": ["ops", "cache", "checkpoint", "tensor", "kernels", "base", "<vitrine/probe.h>", *ERRORS_AND_TYPES],
     # text and engine are what the public headers are made of

@@ -29,6 +29,11 @@ void add_model(CLI::App& command, ModelOptions& o) {
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 31));
   command.add_option("--precision", o.precision, "\"exact\" computes everything in float32")
       ->check(CLI::IsMember({"default", "exact"}));
+  command.add_option("--weights", o.weights, "how the weights are kept in memory (default: " + o.weights + ")")
+      ->check(CLI::IsMember(weight_names()));
+  command.add_option("--kv", o.kv, "how keys and values are cached (default: " + o.kv + ")")
+      ->check(CLI::IsMember(kv_names()));
+  command.add_flag("--no-cache", o.no_cache, "neither use nor write the file of packed weights");
 }
 
 void add_text(CLI::App& command, TextInput& o, const std::string& what) {
@@ -107,6 +112,27 @@ void add_info(CLI::App& command, InfoCommand& o) {
   command.footer("Example: vitrine info --model Qwen/Qwen3-0.6B");
 }
 
+void add_bench(CLI::App& command, BenchCommand& o) {
+  add_model(command, o.model);
+  const auto sizes = [&](const char* name, std::string& list, const char* what) {
+    command.add_option(name, list, std::string(what) + ", in that list; \"\": none (default: " + list + ")");
+  };
+  sizes("--prefill", o.prefill, "prompts of so many tokens");
+  sizes("--depth", o.depth, "decode after so many tokens");
+  sizes("--batch", o.batch, "so many sequences decoded together");
+  command.add_option("--tokens", o.tokens, "tokens decoded in a measurement (default: 32)")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{65536}));
+  command.add_option("--repeat", o.repeat, "measurements of each (default: 5)")->check(CLI::Range(1, 1000));
+  const char* peer = "Beside llama.cpp";
+  command.add_option("--against", o.against, "the same with llama.cpp and this .gguf file, in turns")
+      ->check(CLI::ExistingFile)
+      ->group(peer);
+  command.add_option("--peer-python", o.peer_python, "a python with the package llama_cpp (default: python3)")
+      ->group(peer);
+  add_json(command, o.json);
+  command.footer("Example: vitrine bench --depth 0,2048 --batch 8");
+}
+
 /// The parser's own complaint would not say which word it did not know.
 void check_command(CLI::App& program, const std::string& name) {
   std::string known;
@@ -125,6 +151,7 @@ int run_command_line(int argc, char** argv) {
   ExplainCommand explain_options;
   TokenizeCommand tokenize_options;
   InfoCommand info_options;
+  BenchCommand bench_options;
   CLI::App program("Runs Qwen3 models, and shows what happens between the prompt and the next token.", "vitrine");
   program.set_version_flag("--version", "vitrine " VITRINE_VERSION);
   program.require_subcommand(1);
@@ -134,10 +161,12 @@ int run_command_line(int argc, char** argv) {
       program.add_subcommand("explain", "what happens between a prompt and the token that follows it");
   CLI::App* tokenize_app = program.add_subcommand("tokenize", "text to token ids and back");
   CLI::App* info_app = program.add_subcommand("info", "what a model is, what it needs, what this machine will use");
+  CLI::App* bench_app = program.add_subcommand("bench", "how fast a model runs here, and what bounds it");
   add_run(*run_app, run_options);
   add_explain(*explain_app, explain_options);
   add_tokenize(*tokenize_app, tokenize_options);
   add_info(*info_app, info_options);
+  add_bench(*bench_app, bench_options);
   if (argc > 1 && argv[1][0] != '-') check_command(program, argv[1]);
   try {
     program.parse(argc, argv);
@@ -151,6 +180,7 @@ int run_command_line(int argc, char** argv) {
   if (run_app->parsed()) return run(run_options);
   if (explain_app->parsed()) return explain(explain_options);
   if (tokenize_app->parsed()) return tokenize(tokenize_options);
+  if (bench_app->parsed()) return bench(bench_options);
   return info(info_options);
 }
 

@@ -48,10 +48,21 @@ struct InfoCommand {
   bool json = false;
 };
 
+struct BenchCommand {
+  ModelOptions model;
+  std::string prefill = "512", depth = "0,2048", batch = "8";
+  std::int64_t tokens = 32;
+  int repeat = 5;
+  std::string against;
+  std::string peer_python = "python3";
+  bool json = false;
+};
+
 // Each runs its command and returns the exit code, or throws.
 int run(const RunCommand& o);
 int explain(const ExplainCommand& o);
 int tokenize(const TokenizeCommand& o);
 int info(const InfoCommand& o);
+int bench(const BenchCommand& o);
 
 }  // namespace vitrine::app

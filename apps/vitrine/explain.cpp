@@ -17,26 +17,9 @@ namespace {
 // ---- Small pieces of text ----
 
 constexpr int kColumns = 100;
-constexpr const char* kEighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"};  // of a column, from the left
-constexpr const char* kHeights[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};      // of a line, from the bottom
+constexpr const char* kHeights[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};  // of a line, from the bottom
 
-std::string repeat(std::string_view text, std::int64_t times) {
-  std::string out;
-  for (; times > 0; --times) out += text;
-  return out;
-}
-
-std::string right(std::string_view text, int columns) {
-  return repeat(" ", columns - display_width(text)) + std::string(text);
-}
-
-/// A share from 0 to 1, drawn `columns` wide at 1.
-std::string bar(double share, int columns) {
-  const auto eighths = std::clamp<std::int64_t>(std::llround(share * columns * 8), 0, columns * std::int64_t{8});
-  return repeat("█", eighths / 8) + kEighths[eighths % 8];
-}
-
-/// The same in a single column: eight heights.
+/// A share from 0 to 1 in a single column: eight heights.
 const char* small_bar(double share) { return kHeights[std::clamp(static_cast<int>(share * 8), 0, 7)]; }
 
 std::string percent(double share) {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <fstream>
 #include <iostream>
@@ -35,13 +36,40 @@ std::pair<TokenId, float> parse_bias(const std::string& text) {
   }
 }
 
+constexpr std::array kWeightTypes = {WeightType::kBF16,         WeightType::kInt8, WeightType::kInt8Group32,
+                                     WeightType::kInt8Group128, WeightType::kInt4, WeightType::kInt4Group64,
+                                     WeightType::kInt4Group128};
+constexpr std::array kKvTypes = {KvType::kBF16, KvType::kInt8};
+
+template <class Types>
+std::vector<std::string> names_of(const Types& types) {
+  std::vector<std::string> names;
+  for (const auto type : types) names.emplace_back(to_string(type));
+  return names;
+}
+
+/// The type of that name; the parser of the command line let no other pass.
+template <class Types>
+auto type_of(const Types& types, const std::string& option, const std::string& name) {
+  for (const auto type : types) {
+    if (name == to_string(type)) return type;
+  }
+  throw Error(ErrorCode::kInvalidArgument, option + ": unknown \"" + name + "\"");
+}
+
 }  // namespace
+
+std::vector<std::string> weight_names() { return names_of(kWeightTypes); }
+std::vector<std::string> kv_names() { return names_of(kKvTypes); }
 
 EngineOptions ModelOptions::engine_options() const {
   EngineOptions options;
   options.threads = threads;
   options.context = context;
   options.precision = precision == "exact" ? Precision::kExact : Precision::kDefault;
+  options.weights = type_of(kWeightTypes, "--weights", weights);
+  options.kv = type_of(kKvTypes, "--kv", kv);
+  options.weight_cache = !no_cache;
   return options;
 }
 
@@ -59,6 +87,10 @@ std::string ModelOptions::folder() const {
 Engine ModelOptions::load(bool preload) const {
   EngineOptions options = engine_options();
   options.preload = preload;
+  return load(std::move(options));
+}
+
+Engine ModelOptions::load(EngineOptions options) const {
   Progress progress("loading " + name());
   options.progress = [&](std::int64_t done, std::int64_t total) { progress.update(done, total); };
   Engine engine = Engine::load(folder(), options);

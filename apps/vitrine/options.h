@@ -16,6 +16,9 @@ struct ModelOptions {
   int threads = 0;
   std::int64_t context = 0;
   std::string precision = "default";
+  std::string weights = to_string(EngineOptions{}.weights);
+  std::string kv = to_string(EngineOptions{}.kv);
+  bool no_cache = false;
 
   EngineOptions engine_options() const;
   /// The model to load: as given, or the demo's folder. Throws Error(kNotFound) when that is not there.
@@ -24,6 +27,8 @@ struct ModelOptions {
   std::string name() const { return model.empty() ? "demo" : model; }
   /// Loads it, with a progress bar where preloading takes long, and prints its warnings to standard error.
   Engine load(bool preload) const;
+  /// The same with options that started as engine_options().
+  Engine load(EngineOptions options) const;
 };
 
 /// Where a prompt or text comes from: an argument, "-" or a pipe for standard input, or a file.
@@ -55,6 +60,9 @@ struct RequestOptions {
   Request make_request(const Engine& engine) const;
 };
 
+/// The names that --weights and --kv know.
+std::vector<std::string> weight_names();
+std::vector<std::string> kv_names();
 /// "785,6722" or "785 6722". Throws Error(kInvalidArgument).
 std::vector<TokenId> parse_ids(const std::string& text);
 /// The text of one token, decoded alone; empty without a tokenizer.

@@ -5,7 +5,9 @@
 #include <unistd.h>
 #include <vitrine/error.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -94,6 +96,22 @@ std::string cut(std::string_view text, int columns) {
 std::string fit(std::string_view text, int columns) {
   const std::string shown = cut(text, columns);
   return shown + std::string(static_cast<std::size_t>(columns - display_width(shown)), ' ');
+}
+
+std::string right(std::string_view text, int columns) {
+  return repeat(" ", columns - display_width(text)) + std::string(text);
+}
+
+std::string repeat(std::string_view text, std::int64_t times) {
+  std::string out;
+  for (; times > 0; --times) out += text;
+  return out;
+}
+
+std::string bar(double share, int columns) {
+  constexpr const char* kEighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"};  // of a column, from the left
+  const auto eighths = std::clamp<std::int64_t>(std::llround(share * columns * 8), 0, columns * std::int64_t{8});
+  return repeat("█", eighths / 8) + kEighths[eighths % 8];
 }
 
 std::string short_count(std::int64_t count) {

@@ -25,6 +25,11 @@ int display_width(std::string_view text);
 std::string cut(std::string_view text, int columns);
 /// Pads with spaces, or cuts with "…", to exactly `columns`.
 std::string fit(std::string_view text, int columns);
+/// Pads with spaces on the left to at least `columns`.
+std::string right(std::string_view text, int columns);
+std::string repeat(std::string_view text, std::int64_t times);
+/// A share from 0 to 1, drawn `columns` wide at 1.
+std::string bar(double share, int columns);
 
 /// "4.6 M", "596 M"; "9.2 MB", "1.19 GB"; "151,936"
 std::string short_count(std::int64_t count);

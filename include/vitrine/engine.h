@@ -5,6 +5,7 @@
 
 #include <vitrine/error.h>
 #include <vitrine/probe.h>
+#include <vitrine/profile.h>
 #include <vitrine/tokenizer.h>
 #include <vitrine/types.h>
 
@@ -80,6 +81,7 @@ struct EngineInfo {
   std::int64_t parameters = 0, weight_bytes = 0;
   std::int64_t vocab_size = 0, hidden_size = 0, intermediate_size = 0, num_layers = 0;
   std::int64_t query_heads = 0, kv_heads = 0, head_dim = 0;
+  std::vector<std::int64_t> layer_windows;  ///< keys that each layer sees, 0: all
   std::int64_t max_position_embeddings = 0, context = 0;
   std::int64_t kv_bytes_per_token = 0;
   std::int64_t workspace_bytes = 0;
@@ -120,6 +122,8 @@ class Engine {
   void cancel(RequestId id) noexcept;
   /// One forward pass for as many requests as fit. False when there is nothing left to do.
   bool step();
+  /// Adds the time of each part of a step to `profile` from now on; null ends that. Not while a step runs.
+  void set_profile(Profile* profile) noexcept;
 
   /// submit() and step() until it is finished.
   Generation generate(Request request);

@@ -6,5 +6,6 @@
 #include <vitrine/error.h>      // the one exception type
 #include <vitrine/explain.h>    // what happened on the way
 #include <vitrine/probe.h>      // watch a forward pass yourself
+#include <vitrine/profile.h>    // where the time of a step goes
 #include <vitrine/tokenizer.h>  // text to ids and back
 #include <vitrine/types.h>      // ids, sampling parameters, finish reasons

@@ -93,6 +93,7 @@ class Engine::Impl {
   SamplingParams default_sampling() const;
 
   EngineInfo info;
+  Profile* profile = nullptr;
   std::shared_ptr<const Tokenizer> tokenizer;
 
  private:
@@ -100,10 +101,11 @@ class Engine::Impl {
   void take_cancelled();
   void choose(const StepPlan& plan);
   void choose_from_logits(Sequence& sequence, std::span<float> logits);
+  TokenId sample(Sequence& sequence, std::span<float> logits);
   void accept(Sequence& sequence, TokenId id);
   void finish(Sequence& sequence, FinishReason reason, std::string_view last_text = {}, std::string error = {});
   std::string explain_non_finite(Sequence& sequence);
-  Context context(Probe* probe) { return {pool_, kernels_, workspace_, probe}; }
+  Context context(Probe* probe) { return {pool_, kernels_, workspace_, probe, profile}; }
 
   Clock::time_point load_started_ = Clock::now();
   std::shared_ptr<const Checkpoint> checkpoint_;
@@ -129,7 +131,7 @@ class Engine::Impl {
 
 Engine::Impl::Impl(const std::string& name, const EngineOptions& options)
     : checkpoint_(Checkpoint::open(resolve_model(name))),
-      kernels_(select_kernels(chosen_isa(options))),
+      kernels_(select_kernels(chosen_isa(options), options.precision == Precision::kExact)),
       pool_(static_cast<int>(option("threads", options.threads, 1024, usable_cores()))),
       weights_(pool_, {.type = options.weights, .exact = options.precision == Precision::kExact}),
       model_(make_model(checkpoint_, weights_)),
@@ -178,9 +180,12 @@ void Engine::Impl::fill_info(const EngineOptions& options) {
   info.query_heads = config.num_attention_heads;
   info.kv_heads = config.num_key_value_heads;
   info.head_dim = config.head_dim;
+  info.layer_windows = config.layer_windows;
   info.max_position_embeddings = config.max_position_embeddings;
   info.context = context_length_;
   info.precision = options.precision;
+  info.weights = options.weights;
+  info.kv = options.kv;
   info.kv_bytes_per_token = cache_.block_bytes() / kBlockTokens;
   info.workspace_bytes = workspace_.capacity();
   info.threads = pool_.size();
@@ -282,14 +287,17 @@ void Engine::Impl::choose(const StepPlan& plan) {
   };
   if (std::none_of(plan.sampled.begin(), plan.sampled.end(), needs_logits)) {
     bests_.resize(static_cast<std::size_t>(outputs));
-    model_->head().argmax(context(nullptr), hidden, usable_vocab_, bests_);
+    model_->head().argmax(context(nullptr).timed(StepPart::kHead), hidden, usable_vocab_, bests_);
     for (std::size_t i = 0; i < plan.sampled.size(); ++i) {
       Sequence& sequence = *plan.sampled[i];
       if (!bests_[i].finite) {
         finish(sequence, FinishReason::kError, {}, explain_non_finite(sequence));
         continue;
       }
-      sequence.sampler.accept(bests_[i].id);
+      {
+        const PartTimer timer(profile, StepPart::kSampling);
+        sequence.sampler.accept(bests_[i].id);
+      }
       accept(sequence, bests_[i].id);
     }
     return;
@@ -298,7 +306,7 @@ void Engine::Impl::choose(const StepPlan& plan) {
   for (std::int64_t first = 0; first < outputs; first += kLogitRows) {
     const std::int64_t rows = std::min(kLogitRows, outputs - first);
     const MatrixView<float> logits{logits_.data(), rows, info.vocab_size, info.vocab_size};
-    model_->head().logits(context(nullptr), hidden.rows_from(first, rows), logits);
+    model_->head().logits(context(nullptr).timed(StepPart::kHead), hidden.rows_from(first, rows), logits);
     for (std::int64_t r = 0; r < rows; ++r) {
       choose_from_logits(*plan.sampled[static_cast<std::size_t>(first + r)],
                          {logits.row(r), static_cast<std::size_t>(info.vocab_size)});
@@ -323,7 +331,12 @@ void Engine::Impl::choose_from_logits(Sequence& sequence, std::span<float> logit
           {candidate.id, logits[static_cast<std::size_t>(candidate.id)], candidate.probability});
     }
   }
-  accept(sequence, sequence.sampler.sample(logits));
+  accept(sequence, sample(sequence, logits));
+}
+
+TokenId Engine::Impl::sample(Sequence& sequence, std::span<float> logits) {
+  const PartTimer timer(profile, StepPart::kSampling);
+  return sequence.sampler.sample(logits);
 }
 
 /// Takes the chosen token into the sequence, tells the listener, and ends the request where it is time.
@@ -427,6 +440,7 @@ SamplingParams Engine::default_sampling() const { return impl_->default_sampling
 RequestId Engine::submit(Request request) { return impl_->submit(std::move(request)); }
 void Engine::cancel(RequestId id) noexcept { impl_->cancel(id); }
 bool Engine::step() { return impl_->step(); }
+void Engine::set_profile(Profile* profile) noexcept { impl_->profile = profile; }
 
 std::vector<TokenId> Engine::encode(std::string_view prompt, SpecialTokens special) const {
   if (!impl_->tokenizer) {

@@ -10,11 +10,12 @@
 
 namespace vitrine {
 
-/// Every table of this build, slowest first.
+/// Every table of this build, from the plainest on.
 std::vector<IsaInfo> kernel_choices();
 
 /// The table called `name`, or the best one this machine runs when `name` is empty.
-/// Throws Error(kInvalidArgument) for an unknown name, Error(kUnsupported) for one this CPU lacks.
-Kernels select_kernels(const std::string& name);
+/// `exact`: products take float32 activations, whatever the table rounds them to otherwise.
+/// Throws Error(kInvalidArgument) for an unknown name, Error(kUnsupported) for one this machine lacks.
+Kernels select_kernels(const std::string& name, bool exact = false);
 
 }  // namespace vitrine

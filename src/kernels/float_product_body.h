@@ -18,7 +18,7 @@ struct WeightsF32 {
   /// k positions 16 `part` + ... of a step, in order: use(k in the operand step, its weights by vector).
   template <int NV, class Use>
   static VITRINE_INLINE void each(const unsigned char* tiles, int, Use use) {
-#pragma GCC unroll 2
+#pragma GCC unroll 1
     for (int q = 0; q < 16; ++q) {
       Simd::F w[NV];
 #pragma GCC unroll 4
@@ -35,19 +35,18 @@ struct WeightsBF16 {
   static constexpr int kSteps = 2;
   template <int NV, class Use>
   static VITRINE_INLINE void each(const unsigned char* tiles, int part, Use use) {
-#pragma GCC unroll 2
+#pragma GCC unroll 1
     for (int q = 0; q < 8; ++q) {
-      Simd::I pairs[NV];
+      const auto at = [&](int v) __attribute__((always_inline)) {
+        return tiles + v / kVecs * kTileBytes + (part * 8 + q) * kLine + v % kVecs * 4 * Simd::kLanes;
+      };
       Simd::F w[NV];
 #pragma GCC unroll 4
-      for (int v = 0; v < NV; ++v) {
-        pairs[v] =
-            Simd::load_bits(tiles + v / kVecs * kTileBytes + (part * 8 + q) * kLine + v % kVecs * 4 * Simd::kLanes);
-        w[v] = Simd::widen_low(pairs[v]);
-      }
+      for (int v = 0; v < NV; ++v) w[v] = Simd::widen_low(Simd::load_bits(at(v)));
       use(2 * q, w);
+      // Loaded again rather than kept: AVX2 has no registers to spare.
 #pragma GCC unroll 4
-      for (int v = 0; v < NV; ++v) w[v] = Simd::widen_high(pairs[v]);
+      for (int v = 0; v < NV; ++v) w[v] = Simd::widen_high(Simd::load_bits(at(v)));
       use(2 * q + 1, w);
     }
   }
@@ -67,7 +66,7 @@ void float_tile(const MatmulTask& task, const unsigned char* panel, std::int64_t
     if constexpr (MR == 1) {
       for (int line = 0; line < 32; ++line) prefetch(panel + line * kLine);
     }
-#pragma GCC unroll 2
+#pragma GCC unroll 1
     for (int part = 0; part < W::kSteps; ++part, x += block.step_bytes) {
       W::template each<NV>(
           panel, part, [&](int k, const Simd::F* w) __attribute__((always_inline)) {

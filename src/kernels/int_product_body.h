@@ -30,7 +30,7 @@ VITRINE_INLINE void start_sums(Simd::I (&acc)[MR][NV], const std::int32_t* sums,
 template <int MR, int NV>
 VITRINE_INLINE void add_quads(Simd::I (&acc)[MR][NV], const unsigned char* tiles, const unsigned char* x, int first,
                               int count) {
-#pragma GCC unroll 2
+#pragma GCC unroll 1
   for (int q = first; q < first + count; ++q) {
     Dot::Weights w[NV];
 #pragma GCC unroll 4

@@ -91,5 +91,9 @@ void override_avx2(Kernels& kernels);
 void override_avx2_vnni(Kernels& kernels);  // integer products only, which have the same bits as without
 void override_avx512(Kernels& kernels);
 void override_avx512_vnni(Kernels& kernels);
+void override_avx512_bf16(Kernels& kernels);    // bf16 products with activations rounded to bf16
+void override_amx(Kernels& kernels);            // integer products
+void override_amx_bf16(Kernels& kernels);       // bf16 products with activations rounded to bf16
+void override_amx_attention(Kernels& kernels);  // queries and weights rounded to bf16; needs AVX512_BF16 as well
 
 }  // namespace vitrine

@@ -64,13 +64,13 @@ class Qwen3 final : public Model {
   void forward(const Context& context, const Batch& batch, ModelCache& cache, MatrixView<float> hidden) const override {
     const WorkspaceScope scope(context.workspace);
     Activations a = allocate(context, batch);
-    embed(context, embedding_, batch.token_ids, a.x);
+    embed(context.timed(StepPart::kEmbedding), embedding_, batch.token_ids, a.x);
     context.observe(ProbePoint::kEmbedding, -1, a.x);
     for (std::size_t i = 0; i < layers_.size(); ++i) {
       forward_layer(context, batch, static_cast<int>(i), cache.layer(static_cast<std::int64_t>(i)), a);
     }
     const auto wanted = gather(context, a.x, batch.output_rows);
-    rms_norm(context, wanted, norm_, hidden);
+    rms_norm(context.timed(StepPart::kNorm), wanted, norm_, hidden);
     context.observe(ProbePoint::kFinalNorm, -1, hidden);
   }
 
@@ -103,22 +103,22 @@ class Qwen3 final : public Model {
   /// One block, as the paper draws it. PagedKv is this layer's part of the cache.
   void forward_layer(const Context& context, const Batch& batch, int index, const PagedKv& kv, Activations& a) const {
     const Layer& layer = layers_[static_cast<std::size_t>(index)];
-    rms_norm(context, a.x, layer.input_layernorm, a.normed);
-    linear(context, a.normed, {{layer.q_proj, a.q}, {layer.k_proj, a.k}, {layer.v_proj, a.v}});
-    qk_norm_rope(context, a.q, config_.head_dim, layer.q_norm, a.rope);
-    qk_norm_rope(context, a.k, config_.head_dim, layer.k_norm, a.rope);
-    store_kv(context, batch, a.k, a.v, config_.head_dim, kv);
-    attention(context, layer.attention, batch, a.q, kv, a.attended);
+    rms_norm(context.timed(StepPart::kNorm), a.x, layer.input_layernorm, a.normed);
+    linear(context.timed(StepPart::kQkv), a.normed, {{layer.q_proj, a.q}, {layer.k_proj, a.k}, {layer.v_proj, a.v}});
+    qk_norm_rope(context.timed(StepPart::kRopeAndKvStore), a.q, config_.head_dim, layer.q_norm, a.rope);
+    qk_norm_rope(context.timed(StepPart::kRopeAndKvStore), a.k, config_.head_dim, layer.k_norm, a.rope);
+    store_kv(context.timed(StepPart::kRopeAndKvStore), batch, a.k, a.v, config_.head_dim, kv);
+    attention(context.timed(StepPart::kAttention), layer.attention, batch, a.q, kv, a.attended);
     if (context.probe != nullptr && context.probe->wants(ProbePoint::kAttentionWeights, index)) {
       observe_attention(context, layer.attention, batch, a.q, kv, index);
     }
-    store_rows(context, a.attended, a.attended_packed);
-    linear_add(context, a.attended_packed, layer.o_proj, a.x);
+    store_rows(context.timed(StepPart::kOProj), a.attended, a.attended_packed);
+    linear_add(context.timed(StepPart::kOProj), a.attended_packed, layer.o_proj, a.x);
     context.observe(ProbePoint::kAttentionOutput, index, a.x);
 
-    rms_norm(context, a.x, layer.post_attention_layernorm, a.normed);
-    gate_up_silu(context, a.normed, layer.gate_proj, layer.up_proj, a.gated);
-    linear_add(context, a.gated, layer.down_proj, a.x);
+    rms_norm(context.timed(StepPart::kNorm), a.x, layer.post_attention_layernorm, a.normed);
+    gate_up_silu(context.timed(StepPart::kGateUp), a.normed, layer.gate_proj, layer.up_proj, a.gated);
+    linear_add(context.timed(StepPart::kDownProj), a.gated, layer.down_proj, a.x);
     context.observe(ProbePoint::kResidual, index, a.x);
   }
 
@@ -137,7 +137,7 @@ class Qwen3 final : public Model {
             .attended = w.matrix<float>(rows, q_size()),
             .attended_packed = packed(layer.o_proj),
             .gated = packed(layer.down_proj),
-            .rope = rope_table(context, rope_, batch.positions)};
+            .rope = rope_table(context.timed(StepPart::kRopeAndKvStore), rope_, batch.positions)};
   }
 
   static MatrixView<float> gather(const Context& context, MatrixView<const float> x,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <vitrine/probe.h>
+#include <vitrine/profile.h>
 
 #include <cstdint>
 #include <span>
@@ -14,12 +15,18 @@
 
 namespace vitrine {
 
+class TimedContext;
+
 /// What every operation needs; passed, never global.
 struct Context {
   ThreadPool& pool;
   const Kernels& kernels;
   Workspace& workspace;
   Probe* probe = nullptr;
+  Profile* profile = nullptr;
+
+  /// Stands for this context in one call, and adds the time of that call to the part.
+  TimedContext timed(StepPart part) const noexcept;
 
   /// Hands `values` to the probe if there is one that wants them.
   void observe(ProbePoint point, int layer, MatrixView<const float> values) const {
@@ -28,6 +35,18 @@ struct Context {
     }
   }
 };
+
+class TimedContext {
+ public:
+  TimedContext(const Context& context, StepPart part) noexcept : context_(context), timer_(context.profile, part) {}
+  operator const Context&() const noexcept { return context_; }
+
+ private:
+  const Context& context_;
+  PartTimer timer_;
+};
+
+inline TimedContext Context::timed(StepPart part) const noexcept { return {*this, part}; }
 
 /// One sequence's share of a step: rows [first_row, first_row + num_rows) are its next tokens.
 struct SequenceSlice {

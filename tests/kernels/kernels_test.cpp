@@ -10,6 +10,7 @@
 #include "base/float16.h"
 #include "kernels/dispatch.h"
 #include "support/model_runner.h"
+#include "support/packed.h"
 
 namespace vitrine::test {
 namespace {
@@ -27,43 +28,49 @@ class KernelTable : public testing::TestWithParam<std::string> {
     return values;
   }
 
-  /// `n` stored elements, one byte off any alignment.
-  std::vector<char> stored(StorageType type, std::int64_t n) {
-    const auto values = normal(n);
-    const std::size_t size = type == kStoreF32 ? 4 : 2;
-    std::vector<char> bytes(1 + values.size() * size);
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      const std::uint16_t bf16 = to_bfloat16(values[i]).bits;
-      // Random halves: any exponent below 16, so that no value is huge.
-      const auto f16 = static_cast<std::uint16_t>((bf16 & 0x8000u) | (random() % 0x4000u));
-      const void* source = type == kStoreF32 ? static_cast<const void*>(&values[i]) : type == kStoreF16 ? &f16 : &bf16;
-      std::memcpy(bytes.data() + 1 + i * size, source, size);
-    }
-    return bytes;
+  /// x [rows, k] as the product of that type takes it, in `workspace`.
+  PackedRows packed(const Kernels& kernels, OperandType type, const std::vector<float>& x, std::int64_t rows,
+                    std::int64_t k) {
+    const PackedRows out = take_packed_rows(workspace, type, rows, k);
+    for (std::int64_t r = 0; r < rows; ++r) store_row(kernels, out, r, x.data() + r * k, 0, k);
+    return out;
   }
 
-  std::vector<float> loaded(StorageType type, const std::vector<char>& bytes, std::int64_t n) {
-    std::vector<float> values(static_cast<std::size_t>(n));
-    generic.load[type](bytes.data() + 1, values.data(), n);
-    return values;
+  /// x [rows, k] times all columns of the matrix from `begin` on, added to y [rows, stride].
+  void multiply(const Kernels& kernels, const TestMatrix& weight, const std::vector<float>& x, std::int64_t rows,
+                std::int64_t begin, std::vector<float>& y, std::int64_t stride, bool accumulate) {
+    const WorkspaceScope scope(workspace);
+    const Linear linear = weight.linear();
+    const std::int64_t k = linear.in_features();
+    const PackedRows operand = packed(kernels, linear.operand(kernels), x, rows, k);
+    std::byte* scratch = workspace.matrix<std::byte>(1, matmul_scratch_bytes(rows, k)).data;
+    linear.columns(kernels, operand, begin, linear.out_features(), {y.data(), rows, stride, stride}, scratch,
+                   accumulate);
   }
+
+  Workspace workspace{1 << 26};
 };
 
-constexpr StorageType kAllTypes[] = {kStoreF32, kStoreF16, kStoreBF16};
-constexpr StorageType kCacheTypes[] = {kStoreF32, kStoreBF16};
+std::string describe(const PackedKind& kind) {
+  return "type " + std::to_string(kind.type) + " group " + std::to_string(kind.group);
+}
 
-TEST_P(KernelTable, MatmulAgreesWithinTheRoundingOfItsSum) {
-  for (const StorageType type : kAllTypes) {
-    for (const std::int64_t k : {1, 7, 8, 15, 16, 17, 31, 32, 33, 192, 320}) {
-      for (std::int64_t m = 0; m <= 13; ++m) {
-        const std::int64_t n = 1 + (m * 5 + k) % 19;
-        const auto weight = stored(type, n * k);
-        const auto wide = loaded(type, weight, n * k);
-        const auto x = normal(m * (k + 3));
+TEST_P(KernelTable, FloatProductsAgreeWithinTheRoundingOfTheirSum) {
+  for (const PackedKind& kind : kPackedKinds) {
+    if (!kind.is_float()) continue;
+    for (const std::int64_t k : {1, 7, 15, 16, 17, 31, 32, 33, 65, 192, 320}) {
+      for (std::int64_t m = 0; m <= 35; m += m < 18 ? 1 : 7) {
+        const std::int64_t n = 1 + (m * 11 + k) % 70;
+        const TestMatrix weight({kind.type, n, k, kind.group}, normal(n * k));
+        const auto wide = weight.rows();
+        auto x = normal(m * k);
+        if (table.operand[kind.type] == kOperandBF16) {  // what the table rounds is not its product's error
+          for (float& value : x) value = to_float(to_bfloat16(value));
+        }
         const auto before = normal(m * (n + 2));
         for (const bool accumulate : {false, true}) {
           auto y = before;
-          table.matmul[type]({weight.data() + 1, x.data(), y.data(), m, n, k, k + 3, n + 2, accumulate});
+          multiply(table, weight, x, m, 0, y, n + 2, accumulate);
           for (std::int64_t row = 0; row < m; ++row) {
             for (std::int64_t col = 0; col < n + 2; ++col) {
               const auto at = static_cast<std::size_t>(row * (n + 2) + col);
@@ -74,13 +81,13 @@ TEST_P(KernelTable, MatmulAgreesWithinTheRoundingOfItsSum) {
               double sum = accumulate ? before[at] : 0;
               double magnitude = std::fabs(sum);
               for (std::int64_t i = 0; i < k; ++i) {
-                const double product = static_cast<double>(x[static_cast<std::size_t>(row * (k + 3) + i)]) *
+                const double product = static_cast<double>(x[static_cast<std::size_t>(row * k + i)]) *
                                        wide[static_cast<std::size_t>(col * k + i)];
                 sum += product;
                 magnitude += std::fabs(product);
               }
               ASSERT_NEAR(y[at], sum, 1e-6 * magnitude + 1e-12)
-                  << "type " << type << " m " << m << " n " << n << " k " << k;
+                  << describe(kind) << " m " << m << " n " << n << " k " << k;
             }
           }
         }
@@ -89,27 +96,68 @@ TEST_P(KernelTable, MatmulAgreesWithinTheRoundingOfItsSum) {
   }
 }
 
-TEST_P(KernelTable, MatmulRowsHaveTheSameBitsInAnyCompany) {
-  for (const StorageType type : kAllTypes) {
-    for (const std::int64_t k : {5, 40, 67}) {
-      constexpr std::int64_t kRows = 14;
-      constexpr std::int64_t kColumns = 21;
-      const auto weight = stored(type, kColumns * k);
+TEST_P(KernelTable, IntegerProductsHaveTheBitsOfTheGenericOnes) {
+  for (const PackedKind& kind : kPackedKinds) {
+    if (kind.is_float()) continue;
+    for (const std::int64_t k : {1, 31, 33, 64, 127, 192, 257, 576, 1056}) {
+      for (std::int64_t m = 0; m <= 35; m += m < 18 ? 1 : 7) {
+        const std::int64_t n = 1 + (m * 11 + k) % 70;
+        const TestMatrix weight({kind.type, n, k, kind.group}, normal(n * k));
+        const auto x = normal(m * k);
+        auto ours = normal(m * (n + 2));
+        auto wanted = ours;
+        multiply(table, weight, x, m, 0, ours, n + 2, m % 2 == 0);
+        multiply(generic, weight, x, m, 0, wanted, n + 2, m % 2 == 0);
+        ASSERT_EQ(std::memcmp(ours.data(), wanted.data(), ours.size() * sizeof(float)), 0)
+            << describe(kind) << " m " << m << " n " << n << " k " << k;
+      }
+    }
+  }
+}
+
+TEST_P(KernelTable, IntegerProductsAreExactAtTheLimits) {
+  // All at the largest magnitudes: what saturates or overflows anywhere shows.
+  for (const PackedKind& kind : kPackedKinds) {
+    if (kind.is_float()) continue;
+    constexpr std::int64_t kK = 3072, kN = 40, kRows = 5;
+    for (const int signs : {0, 1, 2, 3}) {
+      std::vector<float> w(kN * kK), x(kRows * kK);
+      for (std::size_t i = 0; i < w.size(); ++i) w[i] = (signs & 1) != 0 && i % 3 == 0 ? -8.0f : 7.0f;
+      for (std::size_t i = 0; i < x.size(); ++i) x[i] = (signs & 2) != 0 && i % 5 == 0 ? -127.0f : 127.0f;
+      const TestMatrix weight({kind.type, kN, kK, kind.group}, w);
+      std::vector<float> ours(kRows * kN), wanted(kRows * kN);
+      multiply(table, weight, x, kRows, 0, ours, kN, false);
+      multiply(generic, weight, x, kRows, 0, wanted, kN, false);
+      ASSERT_EQ(ours, wanted) << describe(kind);
+      const auto rows = weight.rows();
+      double sum = 0;
+      for (std::size_t i = 0; i < kK; ++i) sum += static_cast<double>(x[i]) * rows[i];
+      EXPECT_NEAR(ours[0], sum, 1e-5 * kK * 127 * 8) << describe(kind);
+    }
+  }
+}
+
+TEST_P(KernelTable, ProductRowsHaveTheSameBitsInAnyCompany) {
+  for (const PackedKind& kind : kPackedKinds) {
+    for (const std::int64_t k : {5, 300}) {
+      constexpr std::int64_t kRows = 37;
+      constexpr std::int64_t kColumns = 70;
+      const TestMatrix weight({kind.type, kColumns, k, kind.group}, normal(kColumns * k));
       const auto x = normal(kRows * k);
       std::vector<float> all(kRows * kColumns);
-      table.matmul[type]({weight.data() + 1, x.data(), all.data(), kRows, kColumns, k, k, kColumns, false});
-      const std::int64_t row_bytes = k * (type == kStoreF32 ? 4 : 2);
+      multiply(table, weight, x, kRows, 0, all, kColumns, false);
       for (std::int64_t rows = 1; rows < kRows; ++rows) {
-        for (std::int64_t column = 0; column < kColumns; ++column) {
-          std::vector<float> part(static_cast<std::size_t>(rows * (kColumns - column)));
-          table.matmul[type]({weight.data() + 1 + column * row_bytes, x.data(), part.data(), rows, kColumns - column, k,
-                              k, kColumns - column, false});
+        for (const std::int64_t column : {std::int64_t{0}, kPanelRows}) {
+          const std::int64_t first = kRows - rows;  // the last rows, so that they move to other places in their blocks
+          const std::vector<float> some(x.begin() + first * k, x.end());
+          std::vector<float> part(static_cast<std::size_t>(rows * kColumns));
+          multiply(table, weight, some, rows, column, part, kColumns, false);
           for (std::int64_t r = 0; r < rows; ++r) {
-            ASSERT_EQ(std::memcmp(&part[static_cast<std::size_t>(r * (kColumns - column))],
-                                  &all[static_cast<std::size_t>(r * kColumns + column)],
+            ASSERT_EQ(std::memcmp(&part[static_cast<std::size_t>(r * kColumns)],
+                                  &all[static_cast<std::size_t>((first + r) * kColumns + column)],
                                   static_cast<std::size_t>(kColumns - column) * sizeof(float)),
                       0)
-                << "rows " << rows << " from column " << column;
+                << describe(kind) << " rows " << rows << " from column " << column;
           }
         }
       }
@@ -117,72 +165,50 @@ TEST_P(KernelTable, MatmulRowsHaveTheSameBitsInAnyCompany) {
   }
 }
 
-TEST_P(KernelTable, LoadIsExact) {
-  for (const StorageType type : kAllTypes) {
-    for (std::int64_t n = 0; n <= 35; ++n) {
-      const auto bytes = stored(type, n);
-      std::vector<float> values(static_cast<std::size_t>(n) + 1, 7);
-      table.load[type](bytes.data() + 1, values.data(), n);
-      const auto wanted = loaded(type, bytes, n);
-      EXPECT_TRUE(std::equal(wanted.begin(), wanted.end(), values.begin()));
-      EXPECT_EQ(values.back(), 7) << "wrote past the end";
+TEST_P(KernelTable, OperandsHaveTheBytesOfTheGenericOnes) {
+  for (int type = 0; type < kNumOperandTypes; ++type) {
+    for (const std::int64_t k : {1, 15, 16, 31, 33, 128, 255, 256, 257, 640}) {
+      auto x = normal(3 * k, 10);
+      x[static_cast<std::size_t>(k / 2)] = 0.5f;  // a tie for some scale or other
+      std::fill_n(x.begin() + k, k, 0.0f);
+      const WorkspaceScope scope(workspace);
+      const auto type_ = static_cast<OperandType>(type);
+      const PackedRows ours = packed(table, type_, x, 3, k);
+      const PackedRows wanted = packed(generic, type_, x, 3, k);
+      const auto same = [](const void* a, const void* b, std::int64_t bytes) {
+        return std::memcmp(a, b, static_cast<std::size_t>(bytes)) == 0;
+      };
+      ASSERT_TRUE(same(ours.view.tiles, wanted.view.tiles, 3 * ours.view.steps * 64)) << type << " " << k;
+      if (type_ != kOperandInt8) continue;
+      ASSERT_TRUE(same(ours.view.scales, wanted.view.scales, 3 * ours.view.segments * 4)) << k;
+      ASSERT_TRUE(same(ours.view.segment_sums, wanted.view.segment_sums, 3 * ours.view.segments * 4)) << k;
+      ASSERT_TRUE(same(ours.view.group_sums, wanted.view.group_sums, 3 * ours.view.groups * 4)) << k;
     }
   }
 }
 
-TEST_P(KernelTable, EveryHalfIsExact) {
-  std::vector<std::uint16_t> all(1 << 16);
-  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::uint16_t>(i);
-  for (const StorageType type : {kStoreF16, kStoreBF16}) {
-    std::vector<float> ours(all.size()), wanted(all.size());
-    table.load[type](all.data(), ours.data(), 1 << 16);
-    generic.load[type](all.data(), wanted.data(), 1 << 16);
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      ASSERT_TRUE(ours[i] == wanted[i] || (std::isnan(ours[i]) && std::isnan(wanted[i]))) << i;
-    }
+TEST_P(KernelTable, OperandsThatAreNotFiniteAreNotHidden) {
+  for (const float bad : {NAN, INFINITY, -INFINITY}) {
+    std::vector<float> x(300, 1.0f);
+    x[270] = bad;
+    const TestMatrix weight({kPackedInt8, 3, 300, 0}, normal(900));
+    std::vector<float> y(3);
+    multiply(table, weight, x, 1, 0, y, 3, false);
+    for (const float value : y) EXPECT_TRUE(std::isnan(value));
   }
 }
 
-TEST_P(KernelTable, StoreRoundsToNearestEven) {
+TEST_P(KernelTable, BF16OperandsRoundToNearestEven) {
   std::vector<float> values = normal(1000, 1e3f);
   for (const float special : {0.0f, -0.0f, INFINITY, -INFINITY, NAN, 1.00390625f, 1.01171875f, 3.4e38f, 1e-40f}) {
     values.push_back(special);
   }
-  for (std::size_t n = 0; n <= values.size(); n = n < 40 ? n + 1 : n * 2 + 1) {
-    std::vector<BFloat16> ours(n + 1, BFloat16{0x1234});
-    table.store[kStoreBF16](values.data(), ours.data(), static_cast<std::int64_t>(n));
-    for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(ours[i].bits, to_bfloat16(values[i]).bits) << values[i];
-    ASSERT_EQ(ours[n].bits, 0x1234);
-  }
-  std::vector<BFloat16> all(values.size());
-  table.store[kStoreBF16](values.data(), all.data(), static_cast<std::int64_t>(values.size()));
-  for (std::size_t i = 0; i < values.size(); ++i) ASSERT_EQ(all[i].bits, to_bfloat16(values[i]).bits) << values[i];
-}
-
-TEST_P(KernelTable, AttentionScoresAndValues) {
-  for (const StorageType type : kCacheTypes) {
-    for (const std::int64_t dim : {4, 30, 32, 64, 100, 128, 144}) {
-      for (const std::int64_t tokens : {0, 1, 3, 4, 5, 31, 32}) {
-        constexpr std::int64_t kHeads = 3;
-        const auto keys = stored(type, tokens * dim);
-        const auto q = normal(kHeads * dim);
-        const auto weights = normal(kHeads * (tokens + 1));
-        std::vector<float> ours(static_cast<std::size_t>(kHeads * (tokens + 1)), 5), wanted = ours;
-        const ScoresTask scores{q.data(), keys.data() + 1, ours.data(), kHeads, tokens, dim, dim, tokens + 1, 0.125f};
-        ScoresTask reference = scores;
-        reference.scores = wanted.data();
-        table.attention_scores[type](scores);
-        generic.attention_scores[type](reference);
-        for (std::size_t i = 0; i < ours.size(); ++i) ASSERT_NEAR(ours[i], wanted[i], 1e-5) << dim << " " << tokens;
-
-        std::vector<float> out = normal(kHeads * dim), out_wanted = out;
-        table.attention_values[type](
-            {weights.data(), keys.data() + 1, out.data(), kHeads, tokens, dim, tokens + 1, dim});
-        generic.attention_values[type](
-            {weights.data(), keys.data() + 1, out_wanted.data(), kHeads, tokens, dim, tokens + 1, dim});
-        for (std::size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(out[i], out_wanted[i], 2e-5);
-      }
-    }
+  const auto k = static_cast<std::int64_t>(values.size());
+  const PackedRows row = packed(table, kOperandBF16, values, 1, k);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    BFloat16 ours;
+    std::memcpy(&ours, row.view.tiles + 2 * i, sizeof(ours));
+    ASSERT_EQ(ours.bits, to_bfloat16(values[i]).bits) << values[i];
   }
 }
 
@@ -291,7 +317,19 @@ TEST(Dispatch, TableThisCpuLacksIsRefused) {  // cases.md I02
   }
 }
 
-TEST(Dispatch, TheDefaultIsTheLastAvailable) { EXPECT_EQ(select_kernels("").name, runnable_isas().back()); }
+TEST(Dispatch, TheDefaultIsOneThatRuns) {
+  const auto isas = runnable_isas();
+  EXPECT_NE(std::find(isas.begin(), isas.end(), select_kernels("").name), isas.end());
+  if (isas.back() == "amx") {
+    EXPECT_STREQ(select_kernels("").name, "amx");
+  }
+}
+
+TEST(Dispatch, ExactProductsTakeFloats) {
+  for (const std::string& isa : runnable_isas()) {
+    EXPECT_EQ(select_kernels(isa, true).operand[kPackedBF16], kOperandF32) << isa;
+  }
+}
 
 }  // namespace
 }  // namespace vitrine::test

@@ -5,9 +5,11 @@
 
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <random>
 
 #include "kernels/dispatch.h"
+#include "support/packed.h"
 
 namespace vitrine {
 namespace {
@@ -23,13 +25,16 @@ class HeadTest : public testing::Test {
     for (float& x : hidden) x = normal(random);
   }
 
-  Head head() const {
-    return Head(Linear({reinterpret_cast<const std::byte*>(weight.data()), DType::kF32, {kVocab, kHidden}, "w"}));
+  /// Of the weights as they are now.
+  Head head() {
+    matrix.emplace(PackedFormat{kPackedF32, kVocab, kHidden}, weight);
+    return Head(matrix->linear());
   }
   MatrixView<const float> rows() const { return {hidden.data(), kRows, kHidden, kHidden}; }
 
   std::vector<float> weight = std::vector<float>(kVocab * kHidden);
   std::vector<float> hidden = std::vector<float>(kRows * kHidden);
+  std::optional<test::TestMatrix> matrix;
   Kernels kernels = select_kernels("");
   Workspace workspace{1 << 24};
 };
@@ -90,17 +95,16 @@ TEST(Linear, ProjectionsOfUnevenSizesAndBias) {
   };
   constexpr std::int64_t kIn = 33, kRowCount = 4;
   const auto x = fill(kIn * kRowCount), a = fill(7 * kIn), b = fill(500 * kIn), bias = fill(500);
-  const auto tensor = [](const std::vector<float>& values, Shape shape) {
-    return Tensor{reinterpret_cast<const std::byte*>(values.data()), DType::kF32, std::move(shape), "t"};
-  };
-  const Linear first(tensor(a, {7, kIn}));
-  const Linear second(tensor(b, {500, kIn}), tensor(bias, {500}));
+  const test::TestMatrix first_weight({kPackedF32, 7, kIn}, a), second_weight({kPackedF32, 500, kIn}, b);
+  const Linear first = first_weight.linear();
+  const Linear second(second_weight.packed(), bias);
   ThreadPool pool(3);
   Workspace workspace(1 << 20);
   const Kernels kernels = select_kernels("");
   const Context context{pool, kernels, workspace};
   const auto ya = workspace.matrix<float>(kRowCount, 7), yb = workspace.matrix<float>(kRowCount, 500);
-  const MatrixView<const float> rows{x.data(), kRowCount, kIn, kIn};
+  const PackedRows rows = take_packed_rows(workspace, kOperandF32, kRowCount, kIn);
+  store_rows(context, {x.data(), kRowCount, kIn, kIn}, rows);
   linear(context, rows, {{first, ya}, {second, yb}});
   const auto wanted = [&](const std::vector<float>& w, std::int64_t row, std::int64_t n) {
     double sum = 0;

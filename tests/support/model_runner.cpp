@@ -11,7 +11,7 @@ namespace vitrine::test {
 constexpr std::int64_t kMaxRows = 512;
 
 ModelRunner::ModelRunner(const std::filesystem::path& folder, Options options)
-    : kernels_(select_kernels(options.isa)),
+    : kernels_(select_kernels(options.isa, options.exact)),
       pool_(options.threads),
       weights_(pool_, {.type = options.weights, .exact = options.exact}),
       model_(make_model(Checkpoint::open(folder), weights_)),

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// The arithmetic of `vitrine bench`, compiled in from the program.
+#include "bench_numbers.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace vitrine::app {
+namespace {
+
+using Sizes = std::vector<std::int64_t>;
+
+TEST(BenchSizes, Lists) {
+  EXPECT_EQ(parse_sizes("--depth", "", 0, 100), Sizes{});
+  EXPECT_EQ(parse_sizes("--depth", "0", 0, 100), Sizes{0});
+  EXPECT_EQ(parse_sizes("--depth", "100,0,7", 0, 100), (Sizes{100, 0, 7}));
+}
+
+TEST(BenchSizes, SaysWhatIsWrong) {
+  const auto message = [](const char* text) -> std::string {
+    try {
+      parse_sizes("--depth", text, 1, 100);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+      return error.what();
+    }
+    return "";
+  };
+  for (const char* part : {"0", "101", "-1", "x", "1.5", " 1", "1 ", "99999999999999999999", "+1"}) {
+    EXPECT_EQ(message(part),
+              std::string("--depth: expected numbers from 1 to 100 with commas between, found \"") + part + "\"");
+  }
+  for (const char* text : {",", "1,", ",1", "1,,2"}) {
+    EXPECT_NE(message(text).find("found \"\""), std::string::npos) << text;
+  }
+  EXPECT_EQ(message("5,6,5"), "--depth: 5 is there twice");
+}
+
+TEST(BenchFigure, MedianAndRange) {
+  EXPECT_EQ(figure_of({}).count, 0);
+  EXPECT_EQ(figure_of({}).spread(), 0);
+  EXPECT_EQ(figure_of({3}).median, 3);
+  const Figure odd = figure_of({9, 1, 5});
+  EXPECT_EQ(odd.median, 5);
+  EXPECT_EQ(odd.min, 1);
+  EXPECT_EQ(odd.max, 9);
+  EXPECT_EQ(odd.count, 3);
+  EXPECT_DOUBLE_EQ(odd.spread(), 0.8);
+  EXPECT_EQ(figure_of({4, 1, 2, 100}).median, 3);
+}
+
+/// Qwen3-0.6B in bf16.
+EngineInfo qwen3() {
+  EngineInfo info;
+  info.parts = {{"embedding", 155'582'464, 311'164'928},
+                {"attention", 176'160'768, 352'321'536},
+                {"feed-forward", 264'241'152, 528'482'304},
+                {"norms", 65'536, 131'072}};
+  info.vocab_size = 151'936;
+  info.hidden_size = 1024;
+  info.intermediate_size = 3072;
+  info.num_layers = 28;
+  info.query_heads = 16;
+  info.kv_heads = 8;
+  info.head_dim = 128;
+  info.layer_windows.assign(28, 0);
+  info.kv_bytes_per_token = 114'688;
+  return info;
+}
+
+TEST(BenchWork, ATiedTableIsReadOnceByTheHead) {
+  EngineInfo info = qwen3();
+  EXPECT_EQ(weight_bytes_per_step(info), 1'192'099'840);
+  info.parts.push_back({"head", 155'582'464, 311'164'928});
+  EXPECT_EQ(weight_bytes_per_step(info), 1'192'099'840 + 2048);  // and one row of the embedding
+}
+
+TEST(BenchWork, PartsOfAStepAddUp) {
+  const EngineInfo info = qwen3();
+  const double norms = 131'072;
+  EXPECT_DOUBLE_EQ(sum_of(bytes_of_step(info, 1, 0)) + norms, weight_bytes_per_step(info));
+  EXPECT_DOUBLE_EQ(sum_of(bytes_of_step(info, 8, 144)) + norms, weight_bytes_per_step(info) + 8 * 144 * 114'688.0);
+  const PartNumbers bytes = bytes_of_step(info, 1, 0);
+  EXPECT_DOUBLE_EQ(bytes[static_cast<std::size_t>(StepPart::kQkv)], 28 * 2 * 1024 * 4096.0);
+  EXPECT_DOUBLE_EQ(bytes[static_cast<std::size_t>(StepPart::kOProj)], 28 * 2 * 1024 * 2048.0);
+}
+
+TEST(BenchWork, OperationsOfAPrompt) {
+  const EngineInfo info = qwen3();
+  PartNumbers operations = operations_of_prefill(info, 512);
+  double& attention = operations[static_cast<std::size_t>(StepPart::kAttention)];
+  EXPECT_DOUBLE_EQ(attention, 28 * 16 * 4 * 128 * (512 * 513 / 2.0));
+  attention = 0;
+  EXPECT_DOUBLE_EQ(sum_of(operations), 512 * 2 * 440'401'920.0);  // the weights of the layers
+}
+
+TEST(BenchWork, WindowsBoundWhatIsSeen) {
+  EngineInfo info = qwen3();
+  EXPECT_DOUBLE_EQ(kv_bytes_at(info, 2048), 2048 * 114'688.0);
+  for (std::size_t i = 0; i < 14; ++i) info.layer_windows[i] = 512;
+  EXPECT_DOUBLE_EQ(kv_bytes_at(info, 2048), (2048 + 512) / 2 * 114'688.0);
+  EXPECT_DOUBLE_EQ(kv_bytes_at(info, 100), 100 * 114'688.0);
+  const double half = operations_of_prefill(info, 1024)[static_cast<std::size_t>(StepPart::kAttention)];
+  // Full layers: 1024 * 1025 / 2 keys; the others grow to 512 and stay there.
+  EXPECT_DOUBLE_EQ(half, 14 * 16 * 4 * 128 * (1024 * 1025 / 2.0 + 512 * 513 / 2.0 + 512 * 512.0));
+}
+
+}  // namespace
+}  // namespace vitrine::app
