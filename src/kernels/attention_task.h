@@ -82,7 +82,7 @@ struct AttentionTask {
 inline std::int64_t attention_scratch_bytes(std::int64_t head_dim) {
   const std::int64_t padded = (head_dim + 63) / 64 * 64;
   const std::int64_t queries_and_sums = kAttentionRows * (padded * 8 + 64);
-  const std::int64_t scores = 32 * (kSpanTokens + 16) * 8;
+  const std::int64_t scores = 2 * 32 * ((kSpanTokens + 16) * 4 + kSpanTokens * 2);
   const std::int64_t values = kSpanTokens * padded * 2 + 32 * padded * 4;  // where tiles need them unpacked
   return queries_and_sums + scores + values + 1024;
 }

@@ -163,7 +163,7 @@ class AttentionKernels : public testing::TestWithParam<std::string> {
         for (std::int64_t d = 0; d < scene.head_dim; ++d) {
           ASSERT_NEAR(out[index((t * scene.heads + h) * scene.head_dim + d)], wanted[index(d)],
                       tolerance(scene.storage))
-              << "storage " << scene.storage << " token " << t << " of " << scene.tokens << " head " << h << " of "
+              << "storage " << int{scene.storage} << " token " << t << " of " << scene.tokens << " head " << h << " of "
               << scene.heads << " element " << d << " of " << scene.head_dim << " window " << scene.window;
         }
       }
@@ -216,7 +216,7 @@ TEST_P(AttentionKernels, RowsHaveTheSameBitsInAnyCompany) {
         }
         for (std::int64_t chunk = 1; chunk <= 64; chunk += chunk < 20 ? 1 : 11) {
           ASSERT_TRUE(same_bits(scene.attend(table, 0, scene.tokens, chunk), alone))
-              << "storage " << storage << " chunks of " << chunk << " heads " << heads << " window " << window;
+              << "storage " << int{storage} << " chunks of " << chunk << " heads " << heads << " window " << window;
         }
         const auto tail = scene.attend(table, 250, 20, 20);  // from the middle of a span into the next
         ASSERT_TRUE(std::equal(tail.begin(), tail.end(), alone.begin() + 250 * heads * 40));
@@ -248,7 +248,7 @@ TEST_P(AttentionKernels, StoresTheSameBytesAsGenericHoweverTheyArrive) {
         const auto* ours = other.cache.data() + other.blocks[index(b)] * other.block_bytes;
         const auto* wanted = scene.cache.data() + scene.blocks[index(b)] * scene.block_bytes;
         ASSERT_EQ(std::memcmp(ours + from, wanted + from, index(format.bytes() - from)), 0)
-            << "storage " << storage << " head_dim " << head_dim << " block " << b;
+            << "storage " << int{storage} << " head_dim " << head_dim << " block " << b;
         for (std::int64_t i = format.bytes(); i < other.block_bytes; ++i) {
           ASSERT_EQ(ours[i], 0xFF) << "wrote past the block";
         }
@@ -264,7 +264,7 @@ TEST_P(AttentionKernels, WhatIsNotANumberShowsAndStaysInItsRows) {
     scene.store(table, 0, 60);
     const auto out = scene.attend(table, 0, 60, 60);
     for (std::int64_t t = 0; t < 60; ++t) {
-      ASSERT_EQ(std::isfinite(out[index(t * 64)]), t < 40) << "storage " << storage << " token " << t;
+      ASSERT_EQ(std::isfinite(out[index(t * 64)]), t < 40) << "storage " << int{storage} << " token " << t;
     }
   }
 }
