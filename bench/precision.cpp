@@ -22,7 +22,7 @@ struct Form {
   std::string isa;
   bool exact = false;
   WeightType weights = WeightType::kBF16;
-  StorageType kv = kStoreBF16;
+  KvStorage kv = kKvBF16;
 };
 
 /// Log-probabilities [tokens, vocabulary] of the text, window by window.
@@ -90,22 +90,23 @@ int main(int argc, char** argv) {
   const std::size_t wanted = argc > 3 ? std::strtoul(argv[3], nullptr, 10) : 2048;
   ids.resize(std::min(wanted, ids.size()) / kWindow * kWindow);
   // The scalar table is the reference and slow; the others are measured against it once, the forms with the best one.
-  const Form exact{.isa = "generic", .exact = true, .kv = kStoreF32};
+  const Form exact{.isa = "generic", .exact = true, .kv = kKvF32};
   const auto reference = log_probabilities(argv[1], ids, exact);
   const auto show = [&](const Form& form) {
-    const std::string kv = form.kv == kStoreF32 ? "f32" : "bf16";
+    const std::string kv = form.kv == kKvF32 ? "f32" : form.kv == kKvBF16 ? "bf16" : "int8";
     compare((form.isa + ", " + (form.exact ? "exact" : to_string(form.weights)) + ", KV " + kv).c_str(), ids, reference,
             log_probabilities(argv[1], ids, form));
   };
   for (const IsaInfo& choice : kernel_choices()) {
     if (!choice.available || choice.name == "generic") continue;
-    show({.isa = choice.name, .exact = true, .kv = kStoreF32});
-    show({.isa = choice.name, .kv = kStoreF32});
+    show({.isa = choice.name, .exact = true, .kv = kKvF32});
+    show({.isa = choice.name, .kv = kKvF32});
     show({.isa = choice.name});
+    show({.isa = choice.name, .kv = kKvInt8});
   }
   const std::string best = select_kernels("").name;
   for (const WeightType weights : {WeightType::kInt8, WeightType::kInt8Group32, WeightType::kInt8Group128,
                                    WeightType::kInt4, WeightType::kInt4Group64, WeightType::kInt4Group128}) {
-    for (const StorageType kv : {kStoreF32, kStoreBF16}) show({.isa = best, .weights = weights, .kv = kv});
+    for (const KvStorage kv : {kKvF32, kKvBF16, kKvInt8}) show({.isa = best, .weights = weights, .kv = kv});
   }
 }

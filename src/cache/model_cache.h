@@ -20,15 +20,15 @@ struct LayerCacheSpec {
 /// Which sequence owns which block is the engine's business.
 class ModelCache {
  public:
-  /// `storage`: kStoreF32 or kStoreBF16. Memory is touched block by block as blocks are used.
-  ModelCache(const std::vector<LayerCacheSpec>& layers, std::int64_t num_blocks, StorageType storage);
+  /// Memory is touched block by block as blocks are used.
+  ModelCache(const std::vector<LayerCacheSpec>& layers, std::int64_t num_blocks, KvStorage storage);
 
   PagedKv layer(std::int64_t index) noexcept { return layers_[static_cast<std::size_t>(index)]; }
   std::int64_t num_blocks() const noexcept { return num_blocks_; }
   std::int64_t block_bytes() const noexcept { return block_bytes_; }
 
-  /// Bytes one token takes in all layers.
-  static std::int64_t bytes_per_token(const std::vector<LayerCacheSpec>& layers, StorageType storage);
+  /// Bytes kBlockTokens tokens take in all layers.
+  static std::int64_t block_bytes(const std::vector<LayerCacheSpec>& layers, KvStorage storage);
 
  private:
   std::vector<PagedKv> layers_;

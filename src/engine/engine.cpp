@@ -80,6 +80,11 @@ PackedWeights::Options weight_options(const std::string& name, const EngineOptio
           .progress = options.progress};
 }
 
+KvStorage kv_storage(const EngineOptions& options) {
+  if (options.precision == Precision::kExact) return kKvF32;
+  return options.kv == KvType::kInt8 ? kKvInt8 : kKvBF16;
+}
+
 /// True while it lives.
 class Flag {
  public:
@@ -154,7 +159,7 @@ Engine::Impl::Impl(const std::string& name, const EngineOptions& options)
       step_tokens_(option("step_tokens", options.step_tokens, 65536, EngineOptions{}.step_tokens)),
       cache_(model_->cache_layers(),
              blocks_for(std::max(context_length_, option("cache_tokens", options.cache_tokens, kMaxCacheTokens, 0))),
-             options.precision == Precision::kExact ? kStoreF32 : kStoreBF16),
+             kv_storage(options)),
       workspace_(model_->workspace_bytes(step_tokens_, context_length_, pool_.size()) +
                  model_->head().workspace_bytes(step_tokens_, pool_.size())),
       scheduler_(cache_.num_blocks(), step_tokens_) {

@@ -24,10 +24,14 @@ struct Dot {
 }  // namespace
 }  // namespace vitrine
 
+#include "kernels/attention_int8_body.h"
 #include "kernels/int_product_body.h"
 
 namespace vitrine {
 
-void override_avx2_vnni(Kernels& kernels) { override_integer_products(kernels); }
+void override_avx2_vnni(Kernels& kernels) {
+  override_integer_products(kernels);
+  override_int8_attention(kernels);
+}
 
 }  // namespace vitrine

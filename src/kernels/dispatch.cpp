@@ -91,6 +91,7 @@ void build_amx(Kernels& kernels, bool exact) {
   build_avx512(kernels, exact);
   override_amx(kernels);
   if (!exact) override_amx_bf16(kernels);
+  if (!exact && has_avx512_bf16()) override_amx_attention(kernels);
 }
 
 std::string needs(bool available, const char* what) { return available ? "" : std::string("needs ") + what; }

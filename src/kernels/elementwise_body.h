@@ -99,14 +99,6 @@ void silu_mul(const float* gate, const float* up, std::int64_t n, float* out) {
   }
 }
 
-void store_bf16(const float* src, void* dst, std::int64_t n) {
-  auto* out = static_cast<char*>(dst);
-  for (std::int64_t i = 0; i < n; i += kLanes) {
-    const std::int64_t count = at_most_lanes(n - i);
-    Simd::store_bf16(out + 2 * i, Simd::load(src + i, count), count);
-  }
-}
-
 void store_operand_f32(const float* x, std::int64_t k, const OperandRow& row) {
   for (std::int64_t step = 0; step < row.steps; ++step) {
     auto* out = reinterpret_cast<float*>(row.tile + step * row.step_bytes);
@@ -164,7 +156,6 @@ void store_operand_int8(const float* x, std::int64_t k, const OperandRow& row) {
 }
 
 void override_elementwise(Kernels& kernels) {
-  kernels.store[kStoreBF16] = store_bf16;
   kernels.store_operand[kOperandF32] = store_operand_f32;
   kernels.store_operand[kOperandBF16] = store_operand_bf16;
   kernels.store_operand[kOperandInt8] = store_operand_int8;

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/float16.h"
+#include "kernels/attention_generic.h"
 #include "kernels/kernels.h"
 
 namespace vitrine {
@@ -154,40 +155,6 @@ void store_operand_int8(const float* x, std::int64_t k, const OperandRow& row) {
 
 // ---- The rest ----
 
-void store_f32(const float* src, void* dst, std::int64_t n) {
-  std::memcpy(dst, src, static_cast<std::size_t>(n) * sizeof(float));
-}
-
-void store_bf16(const float* src, void* dst, std::int64_t n) {
-  auto* out = static_cast<BFloat16*>(dst);
-  for (std::int64_t i = 0; i < n; ++i) out[i] = to_bfloat16(src[i]);
-}
-
-template <class T>
-void attention_scores(const ScoresTask& task) {
-  for (std::int64_t h = 0; h < task.heads; ++h) {
-    for (std::int64_t t = 0; t < task.tokens; ++t) {
-      float sum = 0;
-      for (std::int64_t d = 0; d < task.head_dim; ++d) {
-        sum += task.q[h * task.q_stride + d] * float_at<T>(task.keys, t * task.head_dim + d);
-      }
-      task.scores[h * task.scores_stride + t] = sum * task.scale;
-    }
-  }
-}
-
-template <class T>
-void attention_values(const ValuesTask& task) {
-  for (std::int64_t h = 0; h < task.heads; ++h) {
-    for (std::int64_t t = 0; t < task.tokens; ++t) {
-      const float weight = task.weights[h * task.weights_stride + t];
-      for (std::int64_t d = 0; d < task.head_dim; ++d) {
-        task.out[h * task.out_stride + d] += weight * float_at<T>(task.values, t * task.head_dim + d);
-      }
-    }
-  }
-}
-
 void rms_norm(const float* x, const float* weight, std::int64_t n, float eps, float* y) {
   float sum = 0;
   for (std::int64_t i = 0; i < n; ++i) sum += x[i] * x[i];
@@ -223,20 +190,19 @@ void silu_mul(const float* gate, const float* up, std::int64_t n, float* out) {
 }  // namespace
 
 Kernels generic_kernels() {
-  return {
+  Kernels kernels = {
       .name = "generic",
       .matmul = {matmul_float<float>, matmul_float<BFloat16>, matmul_int<kPackedInt8>, matmul_int<kPackedInt8Grouped>,
                  matmul_int<kPackedInt4>, matmul_int<kPackedInt4Grouped>},
       .operand = {kOperandF32, kOperandF32, kOperandInt8, kOperandInt8, kOperandInt8, kOperandInt8},
       .store_operand = {store_operand_f32, store_operand_bf16, store_operand_int8},
-      .store = {store_f32, nullptr, store_bf16},
-      .attention_scores = {attention_scores<float>, nullptr, attention_scores<BFloat16>},
-      .attention_values = {attention_values<float>, nullptr, attention_values<BFloat16>},
       .rms_norm = rms_norm,
       .rope = rope,
       .softmax = softmax,
       .silu_mul = silu_mul,
   };
+  add_generic_attention(kernels);
+  return kernels;
 }
 
 }  // namespace vitrine

@@ -5,12 +5,10 @@
 
 #include <cstdint>
 
+#include "kernels/attention_task.h"
 #include "quant/packed.h"
 
 namespace vitrine {
-
-/// How the elements of the KV cache are stored; indexes the arrays of Kernels.
-enum StorageType : std::uint8_t { kStoreF32, kStoreF16, kStoreBF16, kNumStorageTypes };
 
 /// How the left side of a product is written down for it; indexes the arrays of Kernels.
 enum OperandType : std::uint8_t { kOperandF32, kOperandBF16, kOperandInt8, kNumOperandTypes };
@@ -62,25 +60,6 @@ inline std::int64_t matmul_scratch_bytes(std::int64_t rows, std::int64_t k) {
   return kPanelRows * 4 * (k + kOperandPadding + rows + 2 * kTileRows);
 }
 
-/// scores[h][t] = scale * q[h] . keys[t]: the query heads of one token that share a KV head, against one block.
-struct ScoresTask {
-  const float* q;    // [heads, head_dim]
-  const void* keys;  // [tokens, head_dim] contiguous
-  float* scores;     // [heads, tokens]
-  std::int64_t heads, tokens, head_dim;
-  std::int64_t q_stride, scores_stride;
-  float scale;
-};
-
-/// out[h] += sum over t, in order, of weights[h][t] * values[t].
-struct ValuesTask {
-  const float* weights;  // [heads, tokens]
-  const void* values;    // [tokens, head_dim] contiguous
-  float* out;            // [heads, head_dim]
-  std::int64_t heads, tokens, head_dim;
-  std::int64_t weights_stride, out_stride;
-};
-
 struct Kernels {
   const char* name;
 
@@ -91,11 +70,9 @@ struct Kernels {
   /// q = round(x * (127 / max|x|)), scale = max|x| / 127 of its segment, a NaN scale where x is not finite.
   void (*store_operand[kNumOperandTypes])(const float* x, std::int64_t k, const OperandRow& row);
 
-  /// dst[i] = src[i] rounded to nearest even
-  void (*store[kNumStorageTypes])(const float* src, void* dst, std::int64_t n);
-
-  void (*attention_scores[kNumStorageTypes])(const ScoresTask& task);
-  void (*attention_values[kNumStorageTypes])(const ValuesTask& task);
+  /// Writes tokens into a block of the cache. Int8 is rounded as store_operand does it, a whole head with one scale.
+  void (*store_kv[kNumKvStorages])(const StoreKvTask& task);
+  void (*attention[kNumKvStorages])(const AttentionTask& task);
 
   /// y = weight * (x / sqrt(mean(x^2) + eps)); y may be x
   void (*rms_norm)(const float* x, const float* weight, std::int64_t n, float eps, float* y);
@@ -114,8 +91,9 @@ void override_avx2(Kernels& kernels);
 void override_avx2_vnni(Kernels& kernels);  // integer products only, which have the same bits as without
 void override_avx512(Kernels& kernels);
 void override_avx512_vnni(Kernels& kernels);
-void override_avx512_bf16(Kernels& kernels);  // bf16 products with activations rounded to bf16
-void override_amx(Kernels& kernels);          // integer products
-void override_amx_bf16(Kernels& kernels);     // bf16 products with activations rounded to bf16
+void override_avx512_bf16(Kernels& kernels);    // bf16 products with activations rounded to bf16
+void override_amx(Kernels& kernels);            // integer products
+void override_amx_bf16(Kernels& kernels);       // bf16 products with activations rounded to bf16
+void override_amx_attention(Kernels& kernels);  // queries and weights rounded to bf16; needs AVX512_BF16 as well
 
 }  // namespace vitrine

@@ -76,6 +76,14 @@ struct Simd {
     const __m128i bits = _mm_loadu_si128(static_cast<const __m128i*>(p));
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
   }
+  /// Rounded to nearest even: bf16 in the high half of each lane, anything in the low one.
+  static VITRINE_INLINE I bf16_bits(F v) {
+    const I bits = _mm256_castps_si256(v);
+    const I odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    const I rounded = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF)));
+    const I nan = _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+    return _mm256_blendv_epi8(rounded, _mm256_or_si256(bits, _mm256_set1_epi32(0x400000)), nan);
+  }
   static VITRINE_INLINE void store_bf16(void* p, F v) { _mm_storeu_si128(static_cast<__m128i*>(p), round_to_bf16(v)); }
   static VITRINE_INLINE void store_bf16(void* p, F v, std::int64_t count) {
     alignas(16) char copy[16];
@@ -105,6 +113,9 @@ struct Simd {
   /// kLanes bytes, each as a 32-bit lane.
   static VITRINE_INLINE I load_bytes(const void* p) {
     return _mm256_cvtepu8_epi32(_mm_loadl_epi64(static_cast<const __m128i*>(p)));
+  }
+  static VITRINE_INLINE I load_signed_bytes(const void* p) {
+    return _mm256_cvtepi8_epi32(_mm_loadl_epi64(static_cast<const __m128i*>(p)));
   }
   static VITRINE_INLINE I mul_words(I a, I b) { return _mm256_mullo_epi16(a, b); }
   static VITRINE_INLINE I words_right(I v) { return _mm256_srli_epi16(v, 8); }
@@ -142,12 +153,7 @@ struct Simd {
 
  private:
   static VITRINE_INLINE __m128i round_to_bf16(F v) {
-    const I bits = _mm256_castps_si256(v);
-    const I odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
-    I rounded = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF)));
-    const I nan = _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q));
-    rounded = _mm256_blendv_epi8(rounded, _mm256_or_si256(bits, _mm256_set1_epi32(0x400000)), nan);
-    const I high = _mm256_srli_epi32(rounded, 16);
+    const I high = _mm256_srli_epi32(bf16_bits(v), 16);
     return _mm_packus_epi32(_mm256_castsi256_si128(high), _mm256_extracti128_si256(high, 1));
   }
 };

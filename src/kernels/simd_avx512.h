@@ -63,6 +63,14 @@ struct Simd {
     const __m256i bits = _mm256_loadu_si256(static_cast<const __m256i*>(p));
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
   }
+  /// Rounded to nearest even: bf16 in the high half of each lane, anything in the low one.
+  static VITRINE_INLINE I bf16_bits(F v) {
+    const __m512i bits = _mm512_castps_si512(v);
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    const __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF)));
+    const __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+    return _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x400000));
+  }
   static VITRINE_INLINE void store_bf16(void* p, F v) {
     _mm256_storeu_si256(static_cast<__m256i*>(p), round_to_bf16(v));
   }
@@ -92,6 +100,9 @@ struct Simd {
   static VITRINE_INLINE I load_bytes(const void* p) {
     return _mm512_cvtepu8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p)));
   }
+  static VITRINE_INLINE I load_signed_bytes(const void* p) {
+    return _mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p)));
+  }
   static VITRINE_INLINE I mul_words(I a, I b) { return _mm512_mullo_epi16(a, b); }
   static VITRINE_INLINE I words_right(I v) { return _mm512_srli_epi16(v, 8); }
   static VITRINE_INLINE I words_left(I v) { return _mm512_slli_epi16(v, 8); }
@@ -120,12 +131,7 @@ struct Simd {
 
  private:
   static VITRINE_INLINE __m256i round_to_bf16(F v) {
-    const __m512i bits = _mm512_castps_si512(v);
-    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-    __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF)));
-    const __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
-    rounded = _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x400000));
-    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16));
+    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(bf16_bits(v), 16));
   }
 };
 

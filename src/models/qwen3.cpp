@@ -86,14 +86,14 @@ class Qwen3 final : public Model {
 
   std::int64_t hidden_size() const noexcept override { return config_.hidden_size; }
 
-  std::int64_t workspace_bytes(std::int64_t max_rows, std::int64_t max_context, int threads) const override {
+  std::int64_t workspace_bytes(std::int64_t max_rows, std::int64_t /*max_context*/, int threads) const override {
     const auto rows = [&](std::int64_t cols) { return Workspace::padded_bytes<float>(max_rows, cols); };
     const auto packed = [&](std::int64_t cols) { return packed_rows_bytes(max_rows, cols); };
     const std::int64_t widest = std::max({config_.hidden_size, q_size(), config_.intermediate_size});
     return 2 * rows(config_.hidden_size) + 2 * rows(q_size()) + 2 * rows(kv_size()) + 2 * rows(config_.head_dim / 2) +
            packed(config_.hidden_size) + packed(q_size()) + packed(config_.intermediate_size) +
            norm_workspace_bytes(config_.hidden_size, threads) + gate_up_workspace_bytes(max_rows, widest, threads) +
-           Workspace::padded_bytes<float>(threads, attention_scratch_floats(layers_[0].attention, max_context));
+           attention_workspace_bytes(layers_[0].attention, threads);
   }
 
   std::vector<ModelPart> parts() const override { return parts_; }

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/check.h"
+#include "kernels/attention_generic.h"
 
 namespace vitrine {
 namespace {
@@ -16,46 +16,72 @@ const SequenceSlice& slice_of(const Batch& batch, std::int64_t row) {
   return *std::prev(after);
 }
 
-/// The positions one row attends to: [first, last], counted from the start of the block that holds `first`.
-struct Visible {
-  std::int64_t first, last;
-  std::int64_t origin;  // first position of the first block touched
-  std::int64_t count() const { return last + 1 - origin; }
-};
-
-Visible visible_from(std::int64_t position, std::int64_t window) {
-  const std::int64_t first = window > 0 ? std::max<std::int64_t>(0, position - window + 1) : 0;
-  return {first, position, first / kBlockTokens * kBlockTokens};
+std::int64_t position_of(const Batch& batch, std::int64_t row) {
+  return batch.positions[static_cast<std::size_t>(row)];
 }
 
-/// Softmax of the scores of the query heads that share KV head `kv`, into scores [group, visible.count()].
-void attention_weights(const Context& context, const AttentionShape& shape, const SequenceSlice& sequence,
-                       const float* q, const PagedKv& cache, std::int64_t kv, const Visible& visible,
-                       MatrixView<float> scores) {
+/// Consecutive tokens of a sequence.
+struct Piece {
+  const SequenceSlice* sequence;
+  std::int64_t row, tokens;
+};
+
+/// The rows of a batch cut into pieces of at most `tokens`, no two sequences in one. Sequences are few: looked up by
+/// walking over them.
+struct Pieces {
+  const Batch& batch;
+  std::int64_t tokens;
+  bool by_block;  // pieces end where a block of the cache does: `tokens` is the size of a block
+
+  /// Tokens by which a sequence's first piece is shorter.
+  std::int64_t skipped(const SequenceSlice& sequence) const {
+    return by_block ? position_of(batch, sequence.first_row) % tokens : 0;
+  }
+  std::int64_t count(const SequenceSlice& sequence) const {
+    return (skipped(sequence) + sequence.num_rows + tokens - 1) / tokens;
+  }
+  std::int64_t count() const {
+    std::int64_t total = 0;
+    for (const SequenceSlice& sequence : batch.sequences) total += count(sequence);
+    return total;
+  }
+  Piece at(std::int64_t index) const {
+    auto sequence = batch.sequences.begin();
+    for (; index >= count(*sequence); ++sequence) index -= count(*sequence);
+    const std::int64_t begin = std::max<std::int64_t>(index * tokens - skipped(*sequence), 0);
+    const std::int64_t end = std::min((index + 1) * tokens - skipped(*sequence), sequence->num_rows);
+    return {&*sequence, sequence->first_row + begin, end - begin};
+  }
+};
+
+/// Tokens of a work item: as many as a kernel takes, fewer where that would leave threads idle.
+std::int64_t tokens_of_item(const Context& context, const AttentionShape& shape, std::int64_t rows) {
+  constexpr std::int64_t kItemsPerThread = 4;
+  constexpr std::int64_t kFewestRows = 32;
   const std::int64_t group = shape.query_heads / shape.kv_heads;
-  const float scale = 1.0f / std::sqrt(static_cast<float>(shape.head_dim));
-  for (std::int64_t start = visible.origin; start <= visible.last; start += kBlockTokens) {
-    const BlockId block = sequence.block_table[static_cast<std::size_t>(start / kBlockTokens)];
-    context.kernels.attention_scores[cache.storage]({.q = q,
-                                                     .keys = cache.keys(block, kv),
-                                                     .scores = scores.data + (start - visible.origin),
-                                                     .heads = group,
-                                                     .tokens = std::min(kBlockTokens, visible.last + 1 - start),
-                                                     .head_dim = shape.head_dim,
-                                                     .q_stride = shape.head_dim,
-                                                     .scores_stride = scores.stride,
-                                                     .scale = scale});
-  }
-  for (std::int64_t h = 0; h < group; ++h) {
-    std::fill_n(scores.row(h), visible.first - visible.origin, -INFINITY);  // before the window
-    context.kernels.softmax(scores.row(h), visible.count());
-  }
+  const std::int64_t fair = rows * shape.query_heads / (context.pool.size() * kItemsPerThread);
+  return std::max<std::int64_t>(std::clamp(fair, kFewestRows, kAttentionRows) / group, 1);
+}
+
+AttentionTask task_for(const AttentionShape& shape, const Batch& batch, const Piece& piece, const PagedKv& cache,
+                       std::int64_t kv) {
+  AttentionTask task{};
+  task.tokens = piece.tokens;
+  task.heads = shape.query_heads / shape.kv_heads;
+  task.head_dim = shape.head_dim;
+  task.position = position_of(batch, piece.row);
+  task.window = shape.window;
+  task.scale = 1.0f / std::sqrt(static_cast<float>(shape.head_dim));
+  task.cache = reinterpret_cast<const unsigned char*>(cache.head(0, kv));
+  task.block_bytes = cache.block_bytes;
+  task.blocks = piece.sequence->block_table.data();
+  return task;
 }
 
 }  // namespace
 
-std::int64_t attention_scratch_floats(const AttentionShape& shape, std::int64_t context_length) {
-  return shape.query_heads / shape.kv_heads * (context_length + kBlockTokens);
+std::int64_t attention_workspace_bytes(const AttentionShape& shape, int threads) {
+  return Workspace::padded_bytes<unsigned char>(threads, attention_scratch_bytes(shape.head_dim));
 }
 
 void qk_norm_rope(const Context& context, MatrixView<float> x, std::int64_t head_dim, const RmsNorm& norm,
@@ -74,18 +100,25 @@ void qk_norm_rope(const Context& context, MatrixView<float> x, std::int64_t head
 
 void store_kv(const Context& context, const Batch& batch, MatrixView<const float> k, MatrixView<const float> v,
               std::int64_t head_dim, const PagedKv& cache) {
-  constexpr std::int64_t kRowsPerChunk = 16;
+  constexpr std::int64_t kItemsPerChunk = 8;
   const std::int64_t kv_heads = k.cols / head_dim;
-  context.pool.parallel_for(k.rows, kRowsPerChunk, [&](std::int64_t begin, std::int64_t end, int) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      const std::int64_t position = batch.positions[static_cast<std::size_t>(row)];
-      const BlockId block = slice_of(batch, row).block_table[static_cast<std::size_t>(position / kBlockTokens)];
-      const std::int64_t offset = position % kBlockTokens * cache.token_bytes;
-      for (std::int64_t h = 0; h < kv_heads; ++h) {
-        const auto store = context.kernels.store[cache.storage];
-        store(k.row(row) + h * head_dim, cache.keys(block, h) + offset, head_dim);
-        store(v.row(row) + h * head_dim, cache.values(block, h) + offset, head_dim);
-      }
+  // Block by block: the first token of a block clears it, so one thread stores all of them.
+  const Pieces blocks{batch, kBlockTokens, true};
+  const auto store = context.kernels.store_kv[cache.storage];
+  context.pool.parallel_for(blocks.count() * kv_heads, kItemsPerChunk, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const Piece piece = blocks.at(i / kv_heads);
+      const std::int64_t head = i % kv_heads;
+      const std::int64_t position = position_of(batch, piece.row);
+      const BlockId block = piece.sequence->block_table[static_cast<std::size_t>(position / kBlockTokens)];
+      store({.k = k.row(piece.row) + head * head_dim,
+             .v = v.row(piece.row) + head * head_dim,
+             .k_stride = k.stride,
+             .v_stride = v.stride,
+             .tokens = piece.tokens,
+             .head_dim = head_dim,
+             .block = reinterpret_cast<unsigned char*>(cache.head(block, head)),
+             .slot = position % kBlockTokens});
     }
   });
 }
@@ -93,34 +126,29 @@ void store_kv(const Context& context, const Batch& batch, MatrixView<const float
 void attention(const Context& context, const AttentionShape& shape, const Batch& batch, MatrixView<const float> q,
                const PagedKv& cache, MatrixView<float> out) {
   const std::int64_t group = shape.query_heads / shape.kv_heads;
-  const std::int64_t longest = *std::max_element(batch.positions.begin(), batch.positions.end()) + 1;
+  const std::int64_t heads = std::min(group, kAttentionRows);  // of a task
+  const std::int64_t parts = (group + heads - 1) / heads;
   const WorkspaceScope scope(context.workspace);
-  const auto scratch = context.workspace.matrix<float>(context.pool.size(), attention_scratch_floats(shape, longest));
+  const auto scratch =
+      context.workspace.matrix<unsigned char>(context.pool.size(), attention_scratch_bytes(shape.head_dim));
+  const Pieces pieces{batch, tokens_of_item(context, shape, q.rows), false};
+  const std::int64_t count = pieces.count();
+  const auto kernel = context.kernels.attention[cache.storage];
 
-  // KV heads outside, rows inside: neighbouring items read the same keys.
-  context.pool.parallel_for(shape.kv_heads * q.rows, 1, [&](std::int64_t begin, std::int64_t end, int thread) {
+  // KV heads outside, so that neighbouring items read the same keys; the last pieces, which see most, first.
+  context.pool.parallel_for(shape.kv_heads * parts * count, 1, [&](std::int64_t begin, std::int64_t end, int thread) {
     for (std::int64_t i = begin; i < end; ++i) {
-      const std::int64_t kv = i / q.rows;
-      const std::int64_t row = i % q.rows;
-      const SequenceSlice& sequence = slice_of(batch, row);
-      const Visible visible = visible_from(batch.positions[static_cast<std::size_t>(row)], shape.window);
-      const MatrixView<float> scores{scratch.row(thread), group, visible.count(), longest + kBlockTokens};
-      const std::int64_t first_head = kv * group * shape.head_dim;
-      attention_weights(context, shape, sequence, q.row(row) + first_head, cache, kv, visible, scores);
-
-      float* result = out.row(row) + first_head;
-      std::fill_n(result, group * shape.head_dim, 0.0f);
-      for (std::int64_t start = visible.origin; start <= visible.last; start += kBlockTokens) {
-        const BlockId block = sequence.block_table[static_cast<std::size_t>(start / kBlockTokens)];
-        context.kernels.attention_values[cache.storage]({.weights = scores.data + (start - visible.origin),
-                                                         .values = cache.values(block, kv),
-                                                         .out = result,
-                                                         .heads = group,
-                                                         .tokens = std::min(kBlockTokens, visible.last + 1 - start),
-                                                         .head_dim = shape.head_dim,
-                                                         .weights_stride = scores.stride,
-                                                         .out_stride = shape.head_dim});
-      }
+      const std::int64_t kv = i / count / parts;
+      const std::int64_t head = i / count % parts * heads;  // of the group
+      const Piece piece = pieces.at(count - 1 - i % count);
+      AttentionTask task = task_for(shape, batch, piece, cache, kv);
+      task.heads = std::min(heads, group - head);
+      task.q = q.row(piece.row) + (kv * group + head) * shape.head_dim;
+      task.q_stride = q.stride;
+      task.out = out.row(piece.row) + (kv * group + head) * shape.head_dim;
+      task.out_stride = out.stride;
+      task.scratch = scratch.row(thread);
+      kernel(task);
     }
   });
 }
@@ -129,16 +157,18 @@ void observe_attention(const Context& context, const AttentionShape& shape, cons
                        MatrixView<const float> q, const PagedKv& cache, int layer) {
   const std::int64_t group = shape.query_heads / shape.kv_heads;
   for (const std::int32_t row : batch.output_rows) {
-    const std::int64_t position = batch.positions[static_cast<std::size_t>(row)];
-    const Visible visible = visible_from(position, shape.window);
-    std::vector<float> weights(static_cast<std::size_t>(shape.query_heads * (position + 1)), 0.0f);
-    for (std::int64_t kv = 0; kv < shape.kv_heads; ++kv) {
-      float* first = weights.data() + kv * group * (position + 1) + visible.origin;
-      attention_weights(context, shape, slice_of(batch, row), q.row(row) + kv * group * shape.head_dim, cache, kv,
-                        visible, {first, group, visible.count(), position + 1});
-    }
-    context.probe->record(ProbePoint::kAttentionWeights, layer,
-                          {weights.data(), shape.query_heads, position + 1, position + 1});
+    const Piece piece{&slice_of(batch, row), row, 1};
+    const std::int64_t length = position_of(batch, row) + 1;
+    std::vector<float> weights(static_cast<std::size_t>(shape.query_heads * length));
+    context.pool.parallel_for(shape.query_heads, 1, [&](std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t head = begin; head < end; ++head) {
+        AttentionTask task = task_for(shape, batch, piece, cache, head / group);
+        task.heads = 1;
+        task.q = q.row(row) + head * shape.head_dim;
+        attention_weights(static_cast<KvStorage>(cache.storage), task, weights.data() + head * length);
+      }
+    });
+    context.probe->record(ProbePoint::kAttentionWeights, layer, {weights.data(), shape.query_heads, length, length});
   }
 }
 

@@ -24,7 +24,7 @@ void store_kv(const Context& context, const Batch& batch, MatrixView<const float
               std::int64_t head_dim, const PagedKv& cache);
 
 /// out = softmax(q k^T / sqrt(head_dim)) v over the visible positions, read from the cache as stored. Causal.
-/// Each row's sums run over its own positions in ascending order, so its bits do not depend on the other rows.
+/// The order of a row's sums depends on its own position alone, so its bits do not depend on the other rows.
 void attention(const Context& context, const AttentionShape& shape, const Batch& batch, MatrixView<const float> q,
                const PagedKv& cache, MatrixView<float> out);
 
@@ -33,7 +33,7 @@ void attention(const Context& context, const AttentionShape& shape, const Batch&
 void observe_attention(const Context& context, const AttentionShape& shape, const Batch& batch,
                        MatrixView<const float> q, const PagedKv& cache, int layer);
 
-/// Floats of scratch a thread needs for a context of that length.
-std::int64_t attention_scratch_floats(const AttentionShape& shape, std::int64_t context_length);
+/// What attention takes from the workspace, whatever the context.
+std::int64_t attention_workspace_bytes(const AttentionShape& shape, int threads);
 
 }  // namespace vitrine

@@ -212,43 +212,6 @@ TEST_P(KernelTable, BF16OperandsRoundToNearestEven) {
   }
 }
 
-std::vector<char> stored(StorageType type, const std::vector<float>& values) {
-  const std::size_t size = type == kStoreF32 ? 4 : 2;
-  std::vector<char> bytes(1 + values.size() * size);
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::uint16_t bf16 = to_bfloat16(values[i]).bits;
-    std::memcpy(bytes.data() + 1 + i * size, type == kStoreF32 ? static_cast<const void*>(&values[i]) : &bf16, size);
-  }
-  return bytes;
-}
-
-TEST_P(KernelTable, AttentionScoresAndValues) {
-  for (const StorageType type : {kStoreF32, kStoreBF16}) {
-    for (const std::int64_t dim : {4, 30, 32, 64, 100, 128, 144}) {
-      for (const std::int64_t tokens : {0, 1, 3, 4, 5, 31, 32}) {
-        constexpr std::int64_t kHeads = 3;
-        const auto keys = stored(type, normal(tokens * dim));
-        const auto q = normal(kHeads * dim);
-        const auto weights = normal(kHeads * (tokens + 1));
-        std::vector<float> ours(static_cast<std::size_t>(kHeads * (tokens + 1)), 5), wanted = ours;
-        const ScoresTask scores{q.data(), keys.data() + 1, ours.data(), kHeads, tokens, dim, dim, tokens + 1, 0.125f};
-        ScoresTask reference = scores;
-        reference.scores = wanted.data();
-        table.attention_scores[type](scores);
-        generic.attention_scores[type](reference);
-        for (std::size_t i = 0; i < ours.size(); ++i) ASSERT_NEAR(ours[i], wanted[i], 1e-5) << dim << " " << tokens;
-
-        std::vector<float> out = normal(kHeads * dim), out_wanted = out;
-        table.attention_values[type](
-            {weights.data(), keys.data() + 1, out.data(), kHeads, tokens, dim, tokens + 1, dim});
-        generic.attention_values[type](
-            {weights.data(), keys.data() + 1, out_wanted.data(), kHeads, tokens, dim, tokens + 1, dim});
-        for (std::size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(out[i], out_wanted[i], 2e-5);
-      }
-    }
-  }
-}
-
 TEST_P(KernelTable, NormRopeSoftmaxSilu) {
   for (std::int64_t n = 1; n <= 67; ++n) {
     const auto size = static_cast<std::size_t>(n);

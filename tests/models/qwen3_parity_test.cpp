@@ -104,7 +104,7 @@ TEST_P(Qwen3Parity, GreedyTokensAndTheirLogits) {
 
 TEST_P(Qwen3Parity, SameBitsHoweverItIsCutAndOnAnyThreads) {
   const StoredTensors reference = expected();
-  for (const StorageType kv : {kStoreF32, kStoreBF16}) {
+  for (const KvStorage kv : {kKvF32, kKvBF16, kKvInt8}) {
     for (int n = 0; reference.has("ids." + std::to_string(n)); ++n) {
       const auto ids = reference.ids("ids." + std::to_string(n));
       ModelRunner alone(folder(), {.kv = kv, .threads = 1, .isa = isa()});

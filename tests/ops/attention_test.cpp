@@ -55,7 +55,7 @@ TEST_P(AttentionTest, EqualsTheFormulaForTwoSequencesAtOnce) {
   AttentionShape shape = kShape;
   shape.window = GetParam();
   constexpr std::int64_t kLengths[] = {70, 33};
-  ModelCache cache({{2, 24}}, 8, kStoreF32);
+  ModelCache cache({{2, 24}}, 8, kKvF32);
   const std::vector<BlockId> tables[] = {{5, 0, 3}, {7, 2}};
   std::vector<float> q, k, v;
   std::vector<std::int32_t> positions;
@@ -97,9 +97,9 @@ TEST_P(AttentionTest, EqualsTheFormulaForTwoSequencesAtOnce) {
 INSTANTIATE_TEST_SUITE_P(Windows, AttentionTest, testing::Values(0, 1, 8, 32, 33, 100));
 
 TEST(StoreKv, NeverReadsOrChangesOtherPositions) {  // cases.md C09: rows of an earlier owner must not be seen
-  ModelCache cache({{1, 4}}, 2, kStoreBF16);
+  ModelCache cache({{1, 4}}, 2, kKvBF16);
   const PagedKv layer = cache.layer(0);
-  std::memset(layer.keys(0, 0), 0x7F, static_cast<std::size_t>(2 * cache.block_bytes()));  // NaN everywhere
+  std::memset(layer.head(0, 0), 0x7F, static_cast<std::size_t>(2 * cache.block_bytes()));  // NaN everywhere
   ThreadPool pool(1);
   Workspace workspace(1 << 16);
   const Kernels kernels = select_kernels("");

@@ -16,7 +16,7 @@ namespace vitrine::test {
 class ModelRunner {
  public:
   struct Options {
-    StorageType kv = kStoreF32;
+    KvStorage kv = kKvF32;
     bool exact = true;
     WeightType weights = WeightType::kBF16;  // where not exact
     int threads = 1;
