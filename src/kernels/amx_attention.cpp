@@ -10,7 +10,7 @@ namespace vitrine {
 namespace {
 
 // Tiles 0 to 3 are sums of two blocks of 16 rows by two tiles of 16 columns, 4 and 5 the rows, 6 and 7 the columns.
-// A block of rows that is not full is filled up with zeros: a tile takes as long as the memory behind it in any case.
+// A block of rows that is not full is filled up with zeros, but for a task that has one block.
 //
 // Tiles and vectors are different units of a core, and both are kept at work: a task is cut into steps (32 rows and a
 // span of keys), and while the vectors turn the scores of one step into weights, a few at a time, the tiles compute the
@@ -133,7 +133,6 @@ struct TilesBF16 {
   static VITRINE_INLINE const unsigned char* values(const TileFrame& frame, const unsigned char* block, std::int64_t) {
     return block + frame.places.values;
   }
-  static VITRINE_INLINE void unpack_values(const TileFrame&, const unsigned char*, std::int64_t) {}
 };
 
 struct TilesInt8 {
@@ -177,14 +176,17 @@ struct TilesInt8 {
     return frame.values + place * frame.places.value_tiles * kTileBytes;
   }
   /// Whole numbers below 128 are exact in bfloat16: two tokens side by side, the upper halves of their floats.
-  static VITRINE_INLINE void unpack_values(const TileFrame& frame, const unsigned char* block, std::int64_t place) {
+  static VITRINE_INLINE void unpack_values(const TileFrame& frame, const unsigned char* block, std::int64_t place,
+                                           const unsigned char* ahead) {
     const unsigned char* from = block + frame.places.values;
     unsigned char* to = frame.values + place * frame.places.value_tiles * kTileBytes;
-    for (std::int64_t pair = 0; pair < frame.places.value_tiles * 16; ++pair, from += 32, to += kLine) {
-      const Simd::F first = Simd::to_float(Simd::load_signed_bytes(from));
-      const Simd::F second = Simd::to_float(Simd::load_signed_bytes(from + 16));
-      Simd::store_bits(to,
-                       Simd::or_int(Simd::shift_right<16>(_mm512_castps_si512(first)), _mm512_castps_si512(second)));
+    for (std::int64_t tile = 0; tile < frame.places.value_tiles; ++tile) {
+      if (ahead != nullptr) fetch_lines<8>(ahead + tile * 8 * kLine);  // its keys take as much room as the values
+      for (std::int64_t pair = 0; pair < 16; ++pair, from += 32, to += kLine) {
+        const Simd::I first = _mm512_castps_si512(Simd::to_float(Simd::load_signed_bytes(from)));
+        const Simd::I second = _mm512_castps_si512(Simd::to_float(Simd::load_signed_bytes(from + 16)));
+        Simd::store_bits(to, Simd::or_int(Simd::shift_right<16>(first), second));
+      }
     }
   }
 };
@@ -370,7 +372,7 @@ VITRINE_INLINE void score(const TileFrame& frame, const Step& step, float* score
         Kv::template add_products<2, 5, 6>();
         Kv::template add_products<3, 5, 7>();
       }
-      if (values != nullptr) fetch_lines<32>(values + k * 2 * kTileBytes);  // about as many as there are
+      if (values != nullptr) fetch_lines<32>(values + k * 2 * kTileBytes);  // which take as much room as the keys
       between.some();
     }
     store_tile<0>(scores, kScoreStride * 4);
@@ -441,7 +443,7 @@ VITRINE_INLINE void add_values(const TileFrame& frame, const Step& step, const S
         add_bf16_products<2, 5, 6>();
         add_bf16_products<3, 5, 7>();
       }
-      if (ahead.keys[b] != nullptr) fetch_lines<32>(ahead.keys[b] + pair * 2 * kTileBytes);
+      if (!Kv::kScaled && ahead.keys[b] != nullptr) fetch_lines<32>(ahead.keys[b] + pair * 2 * kTileBytes);
       between.some();
     }
     store_tile<0>(out0, kLine);
@@ -483,14 +485,21 @@ VITRINE_INLINE void score_step(const TileFrame& frame, const Step& step, float* 
   }
 }
 
+/// The values of a span, for all rows of the task.
+template <class Kv>
+void unpack_span(const AttentionTask& task, const TileFrame& frame, const Step& step, const Ahead& ahead) {
+  const Seen all = seen_blocks(task, {0, frame.num_rows, nullptr}, step.start);
+  for (std::int64_t b = 0; b < all.count; ++b) {
+    const std::int64_t place = (all.start - step.start) / kKvTokens + b;
+    Kv::unpack_values(frame, all.block[b], place, ahead.keys[place]);
+  }
+}
+
 template <class Kv, class Between>
 VITRINE_INLINE void add_step(const AttentionTask& task, const TileFrame& frame, const Step& step, const StepRows& rows,
                              const Ahead& ahead, Between& between) {
-  if (Kv::kScaled && step.begins_span) {
-    const Seen all = seen_blocks(task, {0, frame.num_rows, nullptr}, step.start);
-    for (std::int64_t b = 0; b < all.count; ++b) {
-      Kv::unpack_values(frame, all.block[b], (all.start - step.start) / kKvTokens + b);
-    }
+  if constexpr (Kv::kScaled) {
+    if (step.begins_span) unpack_span<Kv>(task, frame, step, ahead);
   }
   if (rows.corrected) correct_sums(frame, step, rows);
   if (step.count > kTileRows) {
@@ -534,19 +543,24 @@ void attend_all(const AttentionTask& task, const TileFrame& frame) {
   }
 }
 
-template <class Kv>
-void attention_on_tiles(const AttentionTask& task) {
+/// A few rows alone, one token of a sequence, take less time in tiles of their height.
+void configure_for(std::int64_t rows) {
   TileConfig config;
   for (int i = 0; i < 8; ++i) {
-    config.rows[i] = kTileRows;
+    config.rows[i] = static_cast<std::uint8_t>(i < 6 ? smaller(rows, kTileRows) : kTileRows);
     config.row_bytes[i] = kLine;
   }
+  configure_tiles(config);
+}
+
+template <class Kv>
+void attention_on_tiles(const AttentionTask& task) {
   const TileFrame frame = make_tile_frame(task, Kv::places(task.head_dim));
   for (std::int64_t row = 0; row < frame.num_rows; ++row) {
     Kv::store_query(task, frame, row,
                     frame.queries + row / kTileRows * frame.places.key_steps * kTileBytes + row % kTileRows * kLine);
   }
-  configure_tiles(config);
+  configure_for(frame.num_rows);
   attend_all<Kv>(task, frame);
   release_tiles();
   for (std::int64_t row = 0; row < frame.num_rows; ++row) {

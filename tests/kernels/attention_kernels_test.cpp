@@ -281,6 +281,21 @@ TEST_P(AttentionKernels, LargeAndEqualScores) {
   }
 }
 
+TEST_P(AttentionKernels, ScoresThatGrowWithoutEnd) {  // every span finds larger ones, by more than floats can hold
+  for (const KvStorage storage : kAllStorages) {
+    Scene scene(storage, 2 * kSpanTokens + 90, 2, 16, random);
+    std::fill(scene.q.begin(), scene.q.end(), 1.0f);
+    for (std::int64_t t = 0; t < scene.tokens; ++t) {
+      std::fill_n(scene.k.begin() + t * 16, 16, static_cast<float>(t) * 0.5f);
+      std::fill_n(scene.v.begin() + t * 16, 16, 1.5f);
+    }
+    scene.store(table, 0, scene.tokens);
+    const auto out = scene.attend(table, 0, scene.tokens, 50);
+    for (const float value : out) ASSERT_NEAR(value, 1.5f, 0.01f) << "storage " << int{storage};
+    ASSERT_TRUE(same_bits(scene.attend(table, 0, scene.tokens, 1), out));
+  }
+}
+
 TEST_P(AttentionKernels, WeightsShownAreThoseOfTheFormula) {
   for (const KvStorage storage : kAllStorages) {
     Scene scene(storage, 70, 2, 24, random);
