@@ -159,8 +159,7 @@ struct TilesInt8 {
   struct Reader {
     const TileFrame& frame;
     Simd::F scale;
-    VITRINE_INLINE Reader(const TileFrame& of, std::int64_t row)
-        : frame(of), scale(Simd::set(of.query_scales[row])) {}
+    VITRINE_INLINE Reader(const TileFrame& of, std::int64_t row) : frame(of), scale(Simd::set(of.query_scales[row])) {}
     /// 16 integer products with the keys of a block from token t on.
     VITRINE_INLINE Simd::F operator()(const float* products, const unsigned char* block, std::int64_t t) const {
       const Simd::F sum = Simd::to_float(Simd::load_bits(products));

@@ -113,7 +113,7 @@ TEST(StoreKv, NeverReadsOrChangesOtherPositions) {  // cases.md C09: rows of an 
   std::vector<float> out(8);
   attention(context, {1, 1, 4, 0}, batch, {values.data(), 2, 4, 4}, layer, {out.data(), 2, 4, 4});
   for (const float value : out) EXPECT_TRUE(std::isfinite(value));
-  EXPECT_EQ(out[0], 1.0f);
+  EXPECT_NEAR(out[0], 1.0f, 1e-3);  // a table may round the weight
 }
 
 }  // namespace
