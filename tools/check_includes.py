@@ -38,7 +38,8 @@ ALLOWED = {
 
 # Compiled with -m flags of their own, which leak through every inline function (the linker keeps one copy of each, for
 # all machines). So these files, and the headers of kernels/ that they reach, include nothing else.
-INSTRUCTION_SET_FILES = re.compile(r"src/kernels/(avx|amx|neon|sve|sse)\w*\.cpp")
+INSTRUCTION_SET_FILES = re.compile(r"src/kernels/((avx|amx|neon|sve|sse)\w*\.cpp|simd_\w+\.h)")
+PLAIN_HEADERS = ("src/kernels/", "src/quant/packed.h")
 INSTRUCTION_SET_MAY = {"immintrin.h", "arm_neon.h", "cstdint"}
 PLAIN_HEADER_MAY = {"cstdint", "cstddef"}
 
