@@ -105,7 +105,7 @@ struct Seen {
   std::int64_t start;  // position of the first one
   std::int64_t count;
   const unsigned char* block[kBlocksOfSpan];
-  const unsigned char* after;  // the block that is needed next, or null
+  const unsigned char* after;  // the first block of the next span, or null
 };
 
 /// A task's scratch.
@@ -232,7 +232,7 @@ void value_tile(const Frame& frame, const Seen& seen, std::int64_t begin, std::i
     const unsigned char* values = seen.block[b] + frame.places.values;
     for (int part = 0; part < 2; ++part) {
       const float* weights = frame.scores + row * kScoreStride + b * kKvTokens + part * 16;
-      if (ahead != nullptr) Kv::template fetch<NV>(ahead + frame.places.values, frame.places.value_tiles, tile, part);
+      if (ahead != nullptr) Kv::template fetch<NV>(ahead, frame.places.value_tiles, tile, part);
       Kv::template each_value<NV>(
           values, frame.places.value_tiles, tile, part, [&](int t, const Simd::F* w) __attribute__((always_inline)) {
 #pragma GCC unroll 8
@@ -277,7 +277,9 @@ VITRINE_INLINE void add_values(const Frame& frame, const Seen& seen, const RowBl
   const std::int64_t tiles = frame.places.value_tiles;
   if (frame.num_rows <= kTileRows) {  // waits for memory: block by block, as it lies there
     for (std::int64_t b = 0; b < seen.count; ++b) {
-      const unsigned char* ahead = b + 1 < seen.count ? seen.block[b + 1] : nullptr;
+      const unsigned char* ahead = b + 1 < seen.count      ? seen.block[b + 1] + frame.places.values
+                                   : seen.after != nullptr ? seen.after
+                                                           : nullptr;
       for_rows<kValueRows>(rows.count, ValueRows<Kv>{frame, seen, b, b + 1, rows.first, 0, tiles, ahead});
     }
     return;
@@ -349,6 +351,10 @@ VITRINE_INLINE Seen seen_blocks(const AttentionTask& task, const RowBlock& rows,
   seen.start = first * kKvTokens;
   for (std::int64_t b = first; b * kKvTokens < end; ++b) {
     seen.block[seen.count++] = task.cache + task.blocks[b] * task.block_bytes;
+  }
+  const std::int64_t next = start + kSpanTokens;
+  if (next < visible(task, task.tokens - 1).end) {
+    seen.after = task.cache + task.blocks[next / kKvTokens] * task.block_bytes;
   }
   return seen;
 }
