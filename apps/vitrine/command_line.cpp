@@ -133,6 +133,16 @@ void add_bench(CLI::App& command, BenchCommand& o) {
   command.footer("Example: vitrine bench --depth 0,2048 --batch 8");
 }
 
+void add_cache(CLI::App& command, CacheCommand& o) {
+  command.require_subcommand(1);
+  add_json(*command.add_subcommand("list", "the files, the last used first"), o.json);
+  CLI::App* clear = command.add_subcommand("clear", "remove them all; they are made again when needed");
+  clear->callback([&o] { o.clear = true; });
+  command.footer(
+      "VITRINE_CACHE names the folder, VITRINE_CACHE_BUDGET how much it may hold (20GB).\n"
+      "Example: vitrine cache list");
+}
+
 /// The parser's own complaint would not say which word it did not know.
 void check_command(CLI::App& program, const std::string& name) {
   std::string known;
@@ -152,6 +162,7 @@ int run_command_line(int argc, char** argv) {
   TokenizeCommand tokenize_options;
   InfoCommand info_options;
   BenchCommand bench_options;
+  CacheCommand cache_options;
   CLI::App program("Runs Qwen3 models, and shows what happens between the prompt and the next token.", "vitrine");
   program.set_version_flag("--version", "vitrine " VITRINE_VERSION);
   program.require_subcommand(1);
@@ -162,11 +173,13 @@ int run_command_line(int argc, char** argv) {
   CLI::App* tokenize_app = program.add_subcommand("tokenize", "text to token ids and back");
   CLI::App* info_app = program.add_subcommand("info", "what a model is, what it needs, what this machine will use");
   CLI::App* bench_app = program.add_subcommand("bench", "how fast a model runs here, and what bounds it");
+  CLI::App* cache_app = program.add_subcommand("cache", "the packed weights that are kept for the next start");
   add_run(*run_app, run_options);
   add_explain(*explain_app, explain_options);
   add_tokenize(*tokenize_app, tokenize_options);
   add_info(*info_app, info_options);
   add_bench(*bench_app, bench_options);
+  add_cache(*cache_app, cache_options);
   if (argc > 1 && argv[1][0] != '-') check_command(program, argv[1]);
   try {
     program.parse(argc, argv);
@@ -181,7 +194,8 @@ int run_command_line(int argc, char** argv) {
   if (explain_app->parsed()) return explain(explain_options);
   if (tokenize_app->parsed()) return tokenize(tokenize_options);
   if (bench_app->parsed()) return bench(bench_options);
-  return info(info_options);
+  if (info_app->parsed()) return info(info_options);
+  return cache(cache_options);
 }
 
 }  // namespace vitrine::app

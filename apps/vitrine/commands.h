@@ -58,11 +58,17 @@ struct BenchCommand {
   bool json = false;
 };
 
+struct CacheCommand {
+  bool clear = false;  // else: list
+  bool json = false;
+};
+
 // Each runs its command and returns the exit code, or throws.
 int run(const RunCommand& o);
 int explain(const ExplainCommand& o);
 int tokenize(const TokenizeCommand& o);
 int info(const InfoCommand& o);
 int bench(const BenchCommand& o);
+int cache(const CacheCommand& o);
 
 }  // namespace vitrine::app

@@ -143,6 +143,24 @@ class Engine {
 /// Where a model is: an existing folder or file as it is, else the Hub name "ORG/NAME" looked up in the Hugging Face
 /// cache. Throws Error(kNotFound).
 std::filesystem::path find_model(const std::string& model);
+/// A file of packed weights in the cache.
+struct WeightCacheFile {
+  std::string path, model;
+  std::string weights;  ///< what they were packed as; empty: damaged or of another version, packed anew when needed
+  std::int64_t bytes = 0;
+  std::int64_t last_used = 0;  ///< seconds since 1970
+};
+/// Where packed weights are kept: VITRINE_CACHE, else XDG_CACHE_HOME/vitrine, else ~/.cache/vitrine; empty when none of
+/// the variables is set, and nothing is kept then.
+std::filesystem::path weight_cache_folder();
+/// Bytes the files there may take together: VITRINE_CACHE_BUDGET ("20GB", "500MB"), else 8 GB. Throws
+/// Error(kInvalidArgument) when the variable is not a size.
+std::int64_t weight_cache_budget();
+/// The files there, the last used first. Throws Error(kIo) when the folder cannot be read.
+std::vector<WeightCacheFile> list_weight_cache();
+/// Removes them all and returns the bytes freed; engines that use them are not disturbed. Throws Error(kIo) when one
+/// cannot be removed.
+std::int64_t clear_weight_cache();
 /// Bytes this process may still use: MemAvailable, bounded by the cgroup's limit.
 std::int64_t available_memory();
 /// The largest resident size of this process so far, in bytes.

@@ -29,6 +29,7 @@ class OpenFile {
       throw Error(ErrorCode::kBadFile, path.string() + ": expected a regular file");
     }
     size_ = static_cast<std::size_t>(status.st_size);
+    modified_ns_ = std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
   }
   ~OpenFile() { ::close(fd_); }
   OpenFile(const OpenFile&) = delete;
@@ -36,10 +37,12 @@ class OpenFile {
 
   int fd() const noexcept { return fd_; }
   std::size_t size() const noexcept { return size_; }
+  std::int64_t modified_ns() const noexcept { return modified_ns_; }
 
  private:
   int fd_;
   std::size_t size_ = 0;
+  std::int64_t modified_ns_ = 0;
 };
 
 }  // namespace
@@ -47,6 +50,7 @@ class OpenFile {
 MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
   const OpenFile file(path);
   size_ = file.size();
+  modified_ns_ = file.modified_ns();
   if (size_ == 0) return;  // mmap refuses empty mappings; an empty span serves as well
   void* address = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.fd(), 0);
   if (address == MAP_FAILED) {
@@ -60,12 +64,16 @@ MappedFile::~MappedFile() {
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
-    : path_(std::move(other.path_)), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    : path_(std::move(other.path_)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)),
+      modified_ns_(other.modified_ns_) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
+  std::swap(modified_ns_, other.modified_ns_);
   return *this;
 }
 
@@ -79,6 +87,10 @@ void MappedFile::populate(std::size_t begin, std::size_t end) const noexcept {
   if (begin >= end) return;
   auto* address = const_cast<std::byte*>(data_) + begin;
   if (::madvise(address, end - begin, MADV_POPULATE_READ) != 0) ::madvise(address, end - begin, MADV_WILLNEED);
+}
+
+void MappedFile::release_pages() const noexcept {
+  if (size_ > 0) ::madvise(const_cast<std::byte*>(data_), size_, MADV_DONTNEED);
 }
 
 std::string read_text_file(const std::filesystem::path& path, std::size_t max_bytes) {

@@ -6,12 +6,51 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/sha256.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/shards.h"
 
 namespace vitrine {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+void add_number(Sha256& hash, std::uint64_t value) {
+  std::byte bytes[8];
+  for (std::size_t i = 0; i < 8; ++i) bytes[i] = static_cast<std::byte>(value >> (8 * i) & 0xFF);
+  hash.update(bytes);
+}
+
+/// To hash all of a file takes longer than to pack it, and would read what is otherwise read when it is first used.
+/// Whoever changes weights changes the time or the size, and nearly always many of the pages; the sample is for tools
+/// that set the time back (unpacking an archive, copying with -p), and for another fine-tune of the same shapes. A few
+/// bytes changed in place under a forged time escape it.
+void add_weight_file(Sha256& hash, const MappedFile& file) {
+  constexpr std::size_t kPage = 4096;
+  constexpr std::size_t kSampledPages = 64;
+  const auto bytes = file.bytes();
+  const std::size_t data_start = safetensors_data_start(bytes);
+  // The lengths in front keep one part from being taken for the next.
+  const std::string name = file.path().filename().string();
+  add_number(hash, name.size());
+  hash.update(name);
+  add_number(hash, bytes.size());
+  add_number(hash, static_cast<std::uint64_t>(file.modified_ns()));
+  hash.update(bytes.first(data_start));
+  if (data_start == bytes.size()) return;
+  // Whole pages of the file, spread evenly, with the first and the last that hold data.
+  const std::size_t first = data_start / kPage;
+  const std::size_t last = (bytes.size() - 1) / kPage;
+  const std::size_t count = std::min(kSampledPages, last - first + 1);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t page = count == 1 ? first : first + (last - first) * i / (count - 1);
+    const std::size_t begin = std::max(page * kPage, data_start);
+    hash.update(bytes.subspan(begin, std::min((page + 1) * kPage, bytes.size()) - begin));
+  }
+}
+
+}  // namespace
 
 std::shared_ptr<const Checkpoint> Checkpoint::open(const fs::path& folder) {
   std::error_code error;
@@ -68,6 +107,18 @@ std::int64_t Checkpoint::file_bytes() const noexcept {
   std::int64_t total = 0;
   for (const MappedFile& file : files_) total += static_cast<std::int64_t>(file.bytes().size());
   return total;
+}
+
+std::string Checkpoint::identity() const {
+  Sha256 hash;
+  for (const MappedFile& file : files_) add_weight_file(hash, file);
+  // To touch a page may map the two megabytes around it.
+  release_pages();
+  return to_hex(hash.finish());
+}
+
+void Checkpoint::release_pages() const noexcept {
+  for (const MappedFile& file : files_) file.release_pages();
 }
 
 void Checkpoint::populate(const std::function<void(std::int64_t, std::int64_t)>& progress) const {

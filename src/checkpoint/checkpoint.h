@@ -32,6 +32,13 @@ class Checkpoint {
   const std::filesystem::path& file_of(const Tensor& tensor) const noexcept;
   /// Bytes of all mapped weight files.
   std::int64_t file_bytes() const noexcept;
+  /// 64 hexadecimal digits that change when the weights do: of each weight file in turn its name, size, time of the
+  /// last change, header, and a sample of its data. Made when asked for; reads some hundred kilobytes and releases all
+  /// pages, so ask before populate().
+  std::string identity() const;
+  /// The weight files' pages no longer count as this process's memory, until they are touched again: for when the
+  /// weights have been packed into another layout.
+  void release_pages() const noexcept;
   /// Reads the weight files into the page cache, reporting (bytes done, bytes in all) now and then.
   void populate(const std::function<void(std::int64_t, std::int64_t)>& progress) const;
 

@@ -17,21 +17,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A folder from an environment variable; empty counts as unset, "~/" is the home folder (as huggingface_hub
-/// has it).
-std::optional<fs::path> folder_from(const char* variable) {
-  const char* value = std::getenv(variable);
-  if (value == nullptr || *value == '\0') return std::nullopt;
-  const char* home = std::getenv("HOME");
-  if (std::string_view(value).starts_with("~/") && home != nullptr) return fs::path(home) / (value + 2);
-  return fs::path(value);
-}
-
 std::optional<fs::path> cache_root() {
-  if (auto folder = folder_from("HF_HUB_CACHE")) return folder;
-  if (auto folder = folder_from("HF_HOME")) return *folder / "hub";
-  if (auto folder = folder_from("XDG_CACHE_HOME")) return *folder / "huggingface" / "hub";
-  if (auto folder = folder_from("HOME")) return *folder / ".cache" / "huggingface" / "hub";
+  if (auto folder = folder_from_environment("HF_HUB_CACHE")) return folder;
+  if (auto folder = folder_from_environment("HF_HOME")) return *folder / "hub";
+  if (auto folder = folder_from_environment("XDG_CACHE_HOME")) return *folder / "huggingface" / "hub";
+  if (auto folder = folder_from_environment("HOME")) return *folder / ".cache" / "huggingface" / "hub";
   return std::nullopt;
 }
 

@@ -4,6 +4,7 @@
 #include <vitrine/error.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace vitrine {
 
@@ -45,6 +46,14 @@ std::vector<fs::path> list_folder(const fs::path& folder) {
   if (error) throw Error(ErrorCode::kIo, folder.string() + ": cannot be listed: " + error.message());
   std::sort(entries.begin(), entries.end());
   return entries;
+}
+
+std::optional<fs::path> folder_from_environment(const char* variable) {
+  const char* value = std::getenv(variable);
+  if (value == nullptr || *value == '\0') return std::nullopt;
+  const char* home = std::getenv("HOME");
+  if (std::string_view(value).starts_with("~/") && home != nullptr) return fs::path(home) / (value + 2);
+  return fs::path(value);
 }
 
 }  // namespace vitrine

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,5 +21,9 @@ void check_unique_keys(const json::Value& object);
 
 /// The entries of a folder, sorted; none if it does not exist. Throws Error(kIo) when it cannot be read.
 std::vector<std::filesystem::path> list_folder(const std::filesystem::path& folder);
+
+/// A folder from an environment variable; empty counts as unset, "~/" is the home folder (as huggingface_hub
+/// has it).
+std::optional<std::filesystem::path> folder_from_environment(const char* variable);
 
 }  // namespace vitrine

@@ -27,13 +27,18 @@ constexpr DType kDTypes[] = {DType::kF64, DType::kF32, DType::kF16,  DType::kBF1
   throw Error(ErrorCode::kBadFile, std::string(source) + ": " + what);
 }
 
+std::uint64_t stored_length(std::span<const std::byte> file) noexcept {
+  std::uint64_t length = 0;
+  for (std::size_t i = 0; i < kLengthBytes; ++i) length |= std::to_integer<std::uint64_t>(file[i]) << (8 * i);
+  return length;
+}
+
 /// The JSON text between the length and the data.
 std::string_view header_text(std::span<const std::byte> file, std::string_view source) {
   if (file.size() < kLengthBytes) {
     bad(source, "header length: expected a file of at least 8 bytes, found " + std::to_string(file.size()));
   }
-  std::uint64_t length = 0;
-  for (std::size_t i = 0; i < kLengthBytes; ++i) length |= std::to_integer<std::uint64_t>(file[i]) << (8 * i);
+  const std::uint64_t length = stored_length(file);
   // The size of the file first: a wrong length is more often a broken file than a huge header.
   if (length > file.size() - kLengthBytes) {
     bad(source, "header length: expected at most the " + std::to_string(file.size() - kLengthBytes) +
@@ -187,6 +192,10 @@ std::vector<StoredTensor> parse_safetensors(std::span<const std::byte> file, std
   }
   check_coverage(tensors, data_start, file.size(), source);
   return tensors;
+}
+
+std::size_t safetensors_data_start(std::span<const std::byte> file) noexcept {
+  return kLengthBytes + static_cast<std::size_t>(stored_length(file));
 }
 
 }  // namespace vitrine

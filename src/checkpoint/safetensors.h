@@ -26,4 +26,7 @@ struct StoredTensor {
 /// not know.
 std::vector<StoredTensor> parse_safetensors(std::span<const std::byte> file, std::string_view source);
 
+/// Where the data of a file begin that parse_safetensors accepted.
+std::size_t safetensors_data_start(std::span<const std::byte> file) noexcept;
+
 }  // namespace vitrine

@@ -60,6 +60,26 @@ std::int64_t context_of(const EngineOptions& options, const ModelConfig& config)
                                                std::to_string(options.context));
 }
 
+/// Throws Error(kInvalidArgument) where exact arithmetic was asked for together with rounded weights.
+PackedWeights::Options weight_options(const std::string& name, const EngineOptions& options) {
+  const bool exact = options.precision == Precision::kExact;
+  if (exact && options.weights != WeightType::kBF16) {
+    throw Error(ErrorCode::kInvalidArgument,
+                std::string("weights: exact precision takes them as stored, found ") + to_string(options.weights));
+  }
+  if (exact && options.kv != KvType::kBF16) {
+    throw Error(ErrorCode::kInvalidArgument,
+                std::string("kv: exact precision keeps float32, found ") + to_string(options.kv));
+  }
+  std::error_code error;
+  const bool is_folder = std::filesystem::is_directory(name, error);
+  return {.type = options.weights,
+          .exact = exact,
+          .cache = options.weight_cache,
+          .model_name = is_folder ? std::filesystem::weakly_canonical(name).filename().string() : name,
+          .progress = options.progress};
+}
+
 KvStorage kv_storage(const EngineOptions& options) {
   if (options.precision == Precision::kExact) return kKvF32;
   return options.kv == KvType::kInt8 ? kKvInt8 : kKvBF16;
@@ -133,7 +153,7 @@ Engine::Impl::Impl(const std::string& name, const EngineOptions& options)
     : checkpoint_(Checkpoint::open(resolve_model(name))),
       kernels_(select_kernels(chosen_isa(options), options.precision == Precision::kExact)),
       pool_(static_cast<int>(option("threads", options.threads, 1024, usable_cores()))),
-      weights_(pool_, {.type = options.weights, .exact = options.precision == Precision::kExact}),
+      weights_(pool_, *checkpoint_, weight_options(name, options)),
       model_(make_model(checkpoint_, weights_)),
       context_length_(context_of(options, checkpoint_->config())),
       step_tokens_(option("step_tokens", options.step_tokens, 65536, EngineOptions{}.step_tokens)),
@@ -159,8 +179,9 @@ Engine::Impl::Impl(const std::string& name, const EngineOptions& options)
     const auto id = eos ? tokenizer->find(*eos) : std::nullopt;
     if (id) add_ids(info.eos_ids, {*id});
   }
+  weights_.finish();
   // What does not fit in memory would push itself out again.
-  if (options.preload && checkpoint_->file_bytes() < available_memory()) checkpoint_->populate(options.progress);
+  if (options.preload && weights_.store().bytes() < available_memory()) weights_.store().populate(options.progress);
   fill_info(options);
 }
 
@@ -191,7 +212,9 @@ void Engine::Impl::fill_info(const EngineOptions& options) {
   info.threads = pool_.size();
   info.isa = kernels_.name;
   info.isas = kernel_choices();
+  info.weight_cache_file = weights_.store().file();
   info.warnings = model_->warnings();
+  for (const std::string& warning : weights_.store().warnings()) info.warnings.push_back(warning);
   info.load_s = seconds_between(load_started_, Clock::now());
 }
 

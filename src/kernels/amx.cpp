@@ -11,7 +11,7 @@ namespace {
 // Tiles 0 to 3 are the sums of 32 rows by the 32 columns of a panel, 4 and 5 the rows, 6 and 7 the panel.
 constexpr std::int64_t kSumBytes = 4 * kTileBytes;
 /// Steps of a panel, 2 KB each, that stay in the first cache while all rows pass by.
-constexpr std::int64_t kBlockSteps = 16;
+constexpr std::int64_t kBlockSteps = 8;
 /// From so many rows on integers go through the tiles. The same integers either way.
 constexpr std::int64_t kFewRows = 8;
 
@@ -74,9 +74,25 @@ struct ByteProducts {
   }
 };
 
+/// Fetches what comes from memory next while a panel meets all its row pairs: a few lines a step.
+class Prefetcher {
+ public:
+  Prefetcher(const unsigned char* next, std::int64_t pairs) : next_(next), lines_((32 + pairs - 1) / pairs) {}
+  VITRINE_INLINE void step() {
+    for (std::int64_t line = 0; line < lines_; ++line, next_ += kLine) {
+      _mm_prefetch(reinterpret_cast<const char*>(next_), _MM_HINT_T1);
+    }
+  }
+
+ private:
+  const unsigned char* next_;
+  std::int64_t lines_;
+};
+
 /// sums += steps [from, to) of the pair's rows times those of the panel.
 template <class Products>
-VITRINE_INLINE void add_steps(const RowPair& pair, const unsigned char* panel, std::int64_t from, std::int64_t to) {
+VITRINE_INLINE void add_steps(const RowPair& pair, const unsigned char* panel, std::int64_t from, std::int64_t to,
+                              Prefetcher& fetch) {
   const std::int64_t stride0 = pair.rows[0] * kLine;
   const unsigned char* a0 = pair.tiles[0] + from * stride0;
   panel += from * 2 * kTileBytes;
@@ -84,23 +100,24 @@ VITRINE_INLINE void add_steps(const RowPair& pair, const unsigned char* panel, s
     const std::int64_t stride1 = pair.rows[1] * kLine;
     const unsigned char* a1 = pair.tiles[1] + from * stride1;
     for (std::int64_t step = from; step < to; ++step, a0 += stride0, a1 += stride1, panel += 2 * kTileBytes) {
-      load_tile<6>(panel, kLine);
       load_tile<4>(a0, kLine);
+      load_tile<6>(panel, kLine);
       Products::template add<0, 4, 6>();
       load_tile<7>(panel + kTileBytes, kLine);
       Products::template add<1, 4, 7>();
       load_tile<5>(a1, kLine);
       Products::template add<2, 5, 6>();
       Products::template add<3, 5, 7>();
+      fetch.step();
     }
-  } else {  // 16 rows or fewer: the panel passes by once, from memory
+  } else {
     for (std::int64_t step = from; step < to; ++step, a0 += stride0, panel += 2 * kTileBytes) {
-      for (int line = 0; line < 32; ++line) prefetch(panel + line * kLine);
-      load_tile<6>(panel, kLine);
       load_tile<4>(a0, kLine);
+      load_tile<6>(panel, kLine);
       Products::template add<0, 4, 6>();
       load_tile<7>(panel + kTileBytes, kLine);
       Products::template add<1, 4, 7>();
+      fetch.step();
     }
   }
 }
@@ -127,80 +144,232 @@ VITRINE_INLINE void load_sums(const RowPair& pair, const unsigned char* from) {
   load_tile<2>(from + 2 * kTileBytes, kLine);
   load_tile<3>(from + 3 * kTileBytes, kLine);
 }
-VITRINE_INLINE const unsigned char* sum_row(const unsigned char* sums, std::int64_t row, int half) {
-  return sums + (row / kTileRows * 2 + half) * kTileBytes + row % kTileRows * kLine;
+/// What to fetch during a panel: the one after it. With one pair the panel itself is what memory delivers.
+const unsigned char* after(const MatmulTask& task, const unsigned char* panel, std::int64_t pairs) {
+  return panel + (pairs == 1 ? kAhead : task.weight.panel_bytes);
+}
+
+std::int64_t pairs_of(std::int64_t rows) { return (rows + 2 * kTileRows - 1) / (2 * kTileRows); }
+
+/// The pair's rows of one panel go to y: value(block, row in it, half) for each 16 columns.
+template <class Value>
+VITRINE_INLINE void write_pair(const MatmulTask& task, const RowPair& pair, std::int64_t column, Value value) {
+  const bool whole = task.n - column >= kPanelRows;
+  const bool accumulate = task.accumulate;
+  for (int block = 0; block < 2; ++block) {
+    const std::int64_t rows = pair.rows[block];
+    float* y = task.y + (pair.first + block * kTileRows) * task.y_stride + column;
+    if (whole && accumulate) {
+      for (std::int64_t row = 0; row < rows; ++row, y += task.y_stride) {
+        Simd::store(y, Simd::add(Simd::load(y), value(block, row, 0)));
+        Simd::store(y + kTileRows, Simd::add(Simd::load(y + kTileRows), value(block, row, 1)));
+      }
+    } else if (whole) {
+      for (std::int64_t row = 0; row < rows; ++row, y += task.y_stride) {
+        Simd::store(y, value(block, row, 0));
+        Simd::store(y + kTileRows, value(block, row, 1));
+      }
+    } else {
+      for (std::int64_t row = 0; row < rows; ++row) {
+        const std::int64_t at = pair.first + block * kTileRows + row;
+        for (int half = 0; half < 2; ++half) write(task, at, column + half * kTileRows, value(block, row, half));
+      }
+    }
+  }
+}
+
+/// So many rows that they fill about half of the second cache: what is left is for weights and results.
+std::int64_t rows_at_once(const Operand& x) {
+  constexpr std::int64_t kBytes = 1 << 20;
+  const std::int64_t rows = kBytes / (x.steps * kLine) / (2 * kTileRows) * (2 * kTileRows);
+  return rows < 4 * kTileRows ? 4 * kTileRows : rows;
+}
+
+// ---- bf16 ----
+
+/// Finished sums on their way to y.
+class FloatResults {
+ public:
+  explicit FloatResults(const MatmulTask& task) : task_(task) {}
+
+  void start(const RowPair& pair, const unsigned char* sums, std::int64_t column) {
+    pair_ = pair;
+    sums_ = sums;
+    column_ = column;
+    pending_ = true;
+  }
+  VITRINE_INLINE void finish() {
+    if (!pending_) return;
+    pending_ = false;
+    const unsigned char* sums = sums_;
+    write_pair(
+        task_, pair_, column_, [sums](int block, std::int64_t row, int half) __attribute__((always_inline)) {
+          return Simd::load(reinterpret_cast<const float*>(sums + (2 * block + half) * kTileBytes + row * kLine));
+        });
+  }
+
+ private:
+  const MatmulTask& task_;
+  RowPair pair_{};
+  std::int64_t column_ = 0;
+  const unsigned char* sums_ = nullptr;
+  bool pending_ = false;
+};
+
+/// Rows [begin, end) and one panel. sums: room for those of every pair.
+void bf16_panel(const MatmulTask& task, Tiles& tiles, const unsigned char* panel, std::int64_t column,
+                std::int64_t begin, std::int64_t end, unsigned char* sums, FloatResults& results) {
+  const std::int64_t steps = task.weight.steps;
+  const std::int64_t pairs = pairs_of(end - begin);
+  Prefetcher fetch(after(task, panel, pairs), pairs);
+  for (std::int64_t from = 0; from < steps; from += kBlockSteps) {
+    const std::int64_t to = from + kBlockSteps < steps ? from + kBlockSteps : steps;
+    unsigned char* pair_sums = sums;
+    for (std::int64_t first = begin; first < end; first += 2 * kTileRows, pair_sums += kSumBytes) {
+      const RowPair pair = pair_at(task.x, first);
+      tiles.fit(pair);
+      if (from == 0) {
+        zero_sums();
+      } else {
+        load_sums(pair, pair_sums);
+      }
+      add_steps<BF16Products>(pair, panel, from, to, fetch);
+      results.finish();  // of the pair before, while the tiles are busy
+      store_sums(pair, pair_sums);
+      if (to == steps) results.start(pair, pair_sums, column);
+    }
+  }
 }
 
 void matmul_bf16(const MatmulTask& task) {
   Tiles tiles;
-  const std::int64_t steps = task.weight.steps;
-  const unsigned char* panel = task.weight.panels;
-  for (std::int64_t column = 0; column < task.n; column += kPanelRows, panel += task.weight.panel_bytes) {
-    for (std::int64_t from = 0; from < steps; from += kBlockSteps) {
-      const std::int64_t to = from + kBlockSteps < steps ? from + kBlockSteps : steps;
-      for (std::int64_t first = 0; first < task.x.rows; first += 2 * kTileRows) {
-        const RowPair pair = pair_at(task.x, first);
-        tiles.fit(pair);
-        unsigned char* sums = task.scratch + first / (2 * kTileRows) * kSumBytes;
-        if (from == 0) {
-          zero_sums();
-        } else {
-          load_sums(pair, sums);
-        }
-        add_steps<BF16Products>(pair, panel, from, to);
-        store_sums(pair, sums);
-        if (to < steps) continue;
-        for (std::int64_t row = 0; row < pair.rows[0] + pair.rows[1]; ++row) {
-          for (int half = 0; half < 2; ++half) {
-            write(task, first + row, column + half * kTileRows,
-                  Simd::load(reinterpret_cast<const float*>(sum_row(sums, row, half))));
-          }
-        }
+  FloatResults results(task);
+  const std::int64_t rows = rows_at_once(task.x);
+  for (std::int64_t begin = 0; begin < task.x.rows; begin += rows) {
+    const std::int64_t end = begin + rows < task.x.rows ? begin + rows : task.x.rows;
+    const unsigned char* panel = task.weight.panels;
+    for (std::int64_t column = 0; column < task.n; column += kPanelRows, panel += task.weight.panel_bytes) {
+      bf16_panel(task, tiles, panel, column, begin, end, task.scratch, results);
+    }
+  }
+  results.finish();
+}
+
+// ---- int8 ----
+
+/// The sums of a segment on their way to the totals of their rows, and with the last segment to y.
+class SegmentResults {
+ public:
+  explicit SegmentResults(const MatmulTask& task) : task_(task) {}
+
+  /// Room for the sums of the next segment; those of the one before are still in use.
+  unsigned char* other_sums() {
+    turn_ = !turn_;
+    return sums_[turn_ ? 1 : 0];
+  }
+  void start(const RowPair& pair, std::int64_t segment, const unsigned char* sums, float* totals, std::int64_t column,
+             const float* row_scales) {
+    pair_ = pair;
+    segment_ = segment;
+    from_ = sums;
+    totals_ = totals;
+    column_ = column;
+    row_scales_ = row_scales;
+    pending_ = true;
+  }
+  VITRINE_INLINE void finish() {
+    if (!pending_) return;
+    pending_ = false;
+    if (row_scales_ != nullptr) {
+      if (segment_ == 0) {
+        write_rows<true>();
+      } else {
+        write_rows<false>();
+      }
+    } else if (segment_ == 0) {
+      add_rows<true>();
+    } else {
+      add_rows<false>();
+    }
+  }
+
+ private:
+  /// A row's sums of the segment times the row's scale.
+  static VITRINE_INLINE Simd::F part(const unsigned char* sums, Simd::F scale) {
+    return Simd::mul(Simd::to_float(Simd::load_bits(sums)), scale);
+  }
+
+  template <bool First>
+  VITRINE_INLINE void add_rows() {
+    const Operand& x = task_.x;
+    const float* scale = x.scales + pair_.first * x.segments + segment_;
+    float* total = totals_;
+    for (int block = 0; block < 2; ++block) {
+      const unsigned char* sums = from_ + block * 2 * kTileBytes;
+      for (std::int64_t row = 0; row < pair_.rows[block]; ++row) {
+        const Simd::F s = Simd::set(*scale);
+        const Simd::F left = part(sums, s);
+        const Simd::F right = part(sums + kTileBytes, s);
+        Simd::store(total, First ? left : Simd::add(Simd::load(total), left));
+        Simd::store(total + kTileRows, First ? right : Simd::add(Simd::load(total + kTileRows), right));
+        scale += x.segments;
+        sums += kLine;
+        total += kPanelRows;
       }
     }
   }
-}
 
-/// Adds a segment's sums, less what the weights are too high by, times the rows' scales to the totals of the pair.
-VITRINE_INLINE void add_segment(const Operand& x, const RowPair& pair, std::int64_t segment, const unsigned char* sums,
-                                float* totals) {
-  for (std::int64_t row = 0; row < pair.rows[0] + pair.rows[1]; ++row, totals += kPanelRows) {
-    const std::int64_t at = (pair.first + row) * x.segments + segment;
-    const Simd::I offset = Simd::set_int(-Dot::kOffset * x.segment_sums[at]);
-    const Simd::F scale = Simd::set(x.scales[at]);
-    for (int half = 0; half < 2; ++half) {
-      const Simd::I sum = Simd::add_int(Simd::load_bits(sum_row(sums, row, half)), offset);
-      const Simd::F part = Simd::mul(Simd::to_float(sum), scale);
-      float* total = totals + half * kTileRows;
-      Simd::store(total, segment == 0 ? part : Simd::add(Simd::load(total), part));
-    }
+  template <bool First>
+  VITRINE_INLINE void write_rows() {
+    const std::int64_t segments = task_.x.segments;
+    const float* scales = task_.x.scales + pair_.first * segments + segment_;
+    const unsigned char* sums = from_;
+    const float* totals = totals_;
+    const Simd::F left = Simd::load(row_scales_);
+    const Simd::F right = Simd::load(row_scales_ + kTileRows);
+    write_pair(
+        task_, pair_, column_, [=](int block, std::int64_t row, int half) __attribute__((always_inline)) {
+          const Simd::F scale = Simd::set(scales[(block * kTileRows + row) * segments]);
+          Simd::F total = part(sums + (2 * block + half) * kTileBytes + row * kLine, scale);
+          if (!First) {
+            total = Simd::add(Simd::load(totals + (block * kTileRows + row) * kPanelRows + half * kTileRows), total);
+          }
+          return Simd::mul(total, half == 0 ? left : right);
+        });
   }
-}
 
-/// One int8 panel and all rows. totals: scratch for [rows, 32] floats.
-void int8_panel_on_tiles(const MatmulTask& task, Tiles& tiles, const unsigned char* panel,
-                         const unsigned char* row_scales, std::int64_t column, float* totals) {
+  const MatmulTask& task_;
+  alignas(64) unsigned char sums_[2][kSumBytes];
+  bool turn_ = false;
+  bool pending_ = false;
+  RowPair pair_{};
+  std::int64_t segment_ = 0, column_ = 0;
+  const unsigned char* from_ = nullptr;
+  float* totals_ = nullptr;
+  const float* row_scales_ = nullptr;  // with the last segment
+};
+
+/// Rows [begin, end) and one panel of bytes. totals: room for [end - begin, 32]. next: what to fetch meanwhile.
+void int8_panel_on_tiles(const MatmulTask& task, Tiles& tiles, const unsigned char* panel, const unsigned char* next,
+                         const unsigned char* row_scales, std::int64_t column, std::int64_t begin, std::int64_t end,
+                         float* totals, SegmentResults& results) {
   constexpr std::int64_t kSegmentSteps = kSegment / 64;
-  alignas(64) unsigned char sums[kSumBytes];
   const std::int64_t steps = task.weight.steps;
-  const auto* scales = reinterpret_cast<const float*>(row_scales);
+  Prefetcher fetch(next, pairs_of(end - begin));
   for (std::int64_t from = 0; from < steps; from += kBlockSteps) {
-    const std::int64_t to = from + kBlockSteps < steps ? from + kBlockSteps : steps;
-    for (std::int64_t first = 0; first < task.x.rows; first += 2 * kTileRows) {
+    const std::int64_t block_end = from + kBlockSteps < steps ? from + kBlockSteps : steps;
+    for (std::int64_t first = begin; first < end; first += 2 * kTileRows) {
       const RowPair pair = pair_at(task.x, first);
       tiles.fit(pair);
-      for (std::int64_t step = from; step < to; step += kSegmentSteps) {
+      for (std::int64_t step = from; step < block_end; step += kSegmentSteps) {
+        const std::int64_t to = step + kSegmentSteps < block_end ? step + kSegmentSteps : block_end;
         zero_sums();
-        add_steps<ByteProducts>(pair, panel, step, step + kSegmentSteps < to ? step + kSegmentSteps : to);
+        add_steps<ByteProducts>(pair, panel, step, to, fetch);
+        results.finish();  // of the segment before, while the tiles are busy
+        unsigned char* sums = results.other_sums();
         store_sums(pair, sums);
-        add_segment(task.x, pair, step / kSegmentSteps, sums, totals + first * kPanelRows);
-      }
-      if (to < steps) continue;
-      for (std::int64_t row = first; row < first + pair.rows[0] + pair.rows[1]; ++row) {
-        for (int half = 0; half < 2; ++half) {
-          const Simd::F total = Simd::load(totals + row * kPanelRows + half * kTileRows);
-          write(task, row, column + half * kTileRows, Simd::mul(total, Simd::load(scales + half * kTileRows)));
-        }
+        results.start(pair, step / kSegmentSteps, sums, totals + (first - begin) * kPanelRows, column,
+                      to == steps ? reinterpret_cast<const float*>(row_scales) : nullptr);
       }
     }
   }
@@ -209,23 +378,32 @@ void int8_panel_on_tiles(const MatmulTask& task, Tiles& tiles, const unsigned ch
 void matmul_int8_on_tiles(const MatmulTask& task) {
   if (task.x.rows <= kFewRows) return matmul_int8(task);
   Tiles tiles;
-  const unsigned char* panel = task.weight.panels;
-  for (std::int64_t column = 0; column < task.n; column += kPanelRows, panel += task.weight.panel_bytes) {
-    int8_panel_on_tiles(task, tiles, panel, panel + task.weight.row_scales_offset, column,
-                        reinterpret_cast<float*>(task.scratch));
+  SegmentResults results(task);
+  const std::int64_t rows = rows_at_once(task.x);
+  for (std::int64_t begin = 0; begin < task.x.rows; begin += rows) {
+    const std::int64_t end = begin + rows < task.x.rows ? begin + rows : task.x.rows;
+    const unsigned char* panel = task.weight.panels;
+    for (std::int64_t column = 0; column < task.n; column += kPanelRows, panel += task.weight.panel_bytes) {
+      int8_panel_on_tiles(task, tiles, panel, after(task, panel, pairs_of(end - begin)),
+                          panel + task.weight.row_scales_offset, column, begin, end,
+                          reinterpret_cast<float*>(task.scratch), results);
+    }
   }
+  results.finish();
 }
 
 void matmul_int4_on_tiles(const MatmulTask& task) {
   if (task.x.rows <= kFewRows) return matmul_int4(task);
   Tiles tiles;
+  SegmentResults results(task);
   const unsigned char* panel = task.weight.panels;
-  unsigned char* unpacked = task.scratch;
   auto* totals = reinterpret_cast<float*>(task.scratch + task.weight.steps * 2 * kTileBytes);
   for (std::int64_t column = 0; column < task.n; column += kPanelRows, panel += task.weight.panel_bytes) {
-    unpack_int4<false>(task.weight, panel, unpacked);
-    int8_panel_on_tiles(task, tiles, unpacked, panel + task.weight.row_scales_offset, column, totals);
+    unpack_int4<false, 0>(task.weight, panel, task.scratch);
+    int8_panel_on_tiles(task, tiles, task.scratch, panel + task.weight.panel_bytes,
+                        panel + task.weight.row_scales_offset, column, 0, task.x.rows, totals, results);
   }
+  results.finish();
 }
 
 }  // namespace

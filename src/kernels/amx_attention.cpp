@@ -158,13 +158,12 @@ struct TilesInt8 {
   }
   struct Reader {
     const TileFrame& frame;
-    Simd::I offset;
     Simd::F scale;
     VITRINE_INLINE Reader(const TileFrame& of, std::int64_t row)
-        : frame(of), offset(Simd::set_int(-128 * of.query_sums[row])), scale(Simd::set(of.query_scales[row])) {}
+        : frame(of), scale(Simd::set(of.query_scales[row])) {}
     /// 16 integer products with the keys of a block from token t on.
     VITRINE_INLINE Simd::F operator()(const float* products, const unsigned char* block, std::int64_t t) const {
-      const Simd::F sum = Simd::to_float(Simd::add_int(Simd::load_bits(products), offset));
+      const Simd::F sum = Simd::to_float(Simd::load_bits(products));
       const auto* scales = reinterpret_cast<const float*>(block + frame.places.key_scales);
       return Simd::mul(Simd::mul(sum, scale), Simd::load(scales + t));
     }

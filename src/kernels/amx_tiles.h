@@ -41,10 +41,10 @@ template <int Sum, int A, int B>
 inline __attribute__((always_inline)) void add_bf16_products() {
   asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(Sum), "i"(A), "i"(B));
 }
-/// Sum += A B: fours of signed times unsigned bytes into int32.
+/// Sum += A B: fours of signed bytes into int32.
 template <int Sum, int A, int B>
 inline __attribute__((always_inline)) void add_byte_products() {
-  asm volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(Sum), "i"(A), "i"(B));
+  asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(Sum), "i"(A), "i"(B));
 }
 
 }  // namespace

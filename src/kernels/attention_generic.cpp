@@ -103,7 +103,7 @@ void store_token<kKvInt8>(const KvFormat& format, unsigned char* block, std::int
   put(block + format.value_scales_offset(), token, v_scale.scale);
   for (std::int64_t d = 0; d < format.key_steps() * 64; ++d) {
     const int q = d < format.head_dim ? to_int8(k[d], k_scale) : 0;
-    block[key_byte(token, d)] = static_cast<unsigned char>(q + 128);
+    block[key_byte(token, d)] = static_cast<unsigned char>(q);
   }
   for (std::int64_t d = 0; d < format.head_dim; ++d) {
     put(block + format.values_offset(), value_index<kKvInt8>(format, token, d),
@@ -145,7 +145,7 @@ void block_scores<kKvInt8>(const KvFormat& format, const unsigned char* block, c
   std::int32_t sums[kKvTokens] = {};
   for (std::int64_t d = 0; d < format.head_dim; ++d) {
     const int q8 = to_int8(q[d], scale);
-    for (std::int64_t t = 0; t < kKvTokens; ++t) sums[t] += q8 * (block[key_byte(t, d)] - 128);
+    for (std::int64_t t = 0; t < kKvTokens; ++t) sums[t] += q8 * static_cast<signed char>(block[key_byte(t, d)]);
   }
   for (std::int64_t t = 0; t < kKvTokens; ++t) {
     scores[t] = static_cast<float>(sums[t]) * scale.scale * at<float>(block + format.key_scales_offset(), t);

@@ -21,7 +21,7 @@ void int8_score_tile(const Frame& frame, const RowBlock& rows, std::int64_t r, c
   const unsigned char* q = rows.queries + r * kLine;
   for (std::int64_t step = 0; step < frame.places.key_steps; ++step, panel += 2 * kTileBytes) {
     if (ahead != nullptr) fetch_lines<32>(ahead + step * 2 * kTileBytes);
-    add_quads(acc, panel, q, 0, 16);
+    add_quads<false>(acc, panel, q, 0, 16);
     q += rows.count * kLine;
   }
 #pragma GCC unroll 8

@@ -24,7 +24,7 @@ inline constexpr std::int64_t kAttentionRows = 128;
 ///   F32   [2][tile][16 tokens][16]         the first 16 tokens of all tiles before the other 16
 ///   BF16  [tile][16 pairs of tokens][16][2]
 ///   Int8  [tile][32 tokens][16]            signed
-/// Int8 has a scale for each token's keys and one for its values, x = q * scale. Keys are bytes, 128 too high.
+/// Int8 has a scale for each token's keys and one for its values, x = q * scale. Keys are signed bytes.
 /// All is zero beyond head_dim. Values of tokens that are not there yet are zero or of an earlier token of the sequence:
 /// a weight of zero does not undo an infinity.
 struct KvFormat {

@@ -20,9 +20,10 @@ struct Dot {
   static constexpr int kSums = 8;
 
   static VITRINE_INLINE Weights load(const void* p) {
-    const __m256i value = _mm256_xor_si256(Simd::load_bits(p), _mm256_set1_epi8(static_cast<char>(0x80)));
+    const __m256i value = Simd::load_bits(p);
     return {_mm256_abs_epi8(value), value};
   }
+  static VITRINE_INLINE Weights load_raised(const void* p) { return load(p); }
   static VITRINE_INLINE void add(__m256i& sum, Weights w, __m256i x) {
     add_pairs(sum, _mm256_maddubs_epi16(w.magnitude, _mm256_sign_epi8(x, w.value)));
   }

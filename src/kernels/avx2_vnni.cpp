@@ -11,7 +11,10 @@ struct Dot {
   static constexpr std::int32_t kOffset = 128;
   static constexpr int kSums = 12;
 
-  static VITRINE_INLINE Weights load(const void* p) { return Simd::load_bits(p); }
+  static VITRINE_INLINE Weights load(const void* p) {
+    return _mm256_xor_si256(Simd::load_bits(p), _mm256_set1_epi8(static_cast<char>(kOffset)));
+  }
+  static VITRINE_INLINE Weights load_raised(const void* p) { return Simd::load_bits(p); }
   static VITRINE_INLINE void add(__m256i& sum, Weights w, __m256i x) {
     asm("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum) : "x"(w), "x"(x));
   }

@@ -68,7 +68,7 @@ std::int32_t weight_at(const MatmulTask& task, std::int64_t n, std::int64_t k) {
   const unsigned char* panel = panel_of(task, n);
   const std::int64_t row = n % kPanelRows;
   if constexpr (Type == kPackedInt8 || Type == kPackedInt8Grouped) {
-    return panel[in_panel(row, k)] - 128;
+    return static_cast<signed char>(panel[in_panel(row, k)]);
   } else {
     const int byte = panel[k / 4 * 64 + row % kTileRows * 4 + k % 4];
     const int value = row < kTileRows ? byte & 15 : byte >> 4;

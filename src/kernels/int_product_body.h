@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of int8 operands with packed int8 and int4 weights, written once in the words of Simd and Dot. Included by an
 // instruction set's file after its simd_*.h and after it defined
-//   struct Dot: products of bytes. Weights, load(p), add(sum, weights, activations): sum += four neighbouring products
-//               in each 32-bit lane; add_small, the same for bare bytes below 16; kOffset, what load's weights are too
-//               high by in such sums; kSums, how many accumulators leave registers for the rest.
+//   struct Dot: products of bytes. Weights, load(p) of signed bytes, add(sum, weights, activations): sum += four
+//               neighbouring products in each 32-bit lane; add_small, the same for bare bytes below 16; kOffset, what the
+//               weights are too high by in such sums; load_raised(p) of bytes that are too high by it already; kSums,
+//               how many accumulators leave registers for the rest.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +16,7 @@ namespace {
 
 constexpr int kInt8Rows = kVecs == 1 ? 8 : 4;
 constexpr int kGroupedRows = kVecs == 1 ? 4 : 2;
+constexpr std::int64_t kManyRows = 16;  // that a panel is worth changing for
 constexpr int kInt4Rows = kVecs == 1 ? 4 : 1;
 
 template <int MR, int NV>
@@ -26,8 +28,8 @@ VITRINE_INLINE void start_sums(Simd::I (&acc)[MR][NV], const std::int32_t* sums,
   }
 }
 
-/// acc += the products of 64 bytes of k: quads [first, first + count) of a step.
-template <int MR, int NV>
+/// acc += the products of quads of k: [first, first + count) of a step of 64 bytes.
+template <bool Raised, int MR, int NV>
 VITRINE_INLINE void add_quads(Simd::I (&acc)[MR][NV], const unsigned char* tiles, const unsigned char* x, int first,
                               int count) {
 #pragma GCC unroll 1
@@ -35,7 +37,8 @@ VITRINE_INLINE void add_quads(Simd::I (&acc)[MR][NV], const unsigned char* tiles
     Dot::Weights w[NV];
 #pragma GCC unroll 4
     for (int v = 0; v < NV; ++v) {
-      w[v] = Dot::load(tiles + v / kVecs * kTileBytes + q * kLine + v % kVecs * 4 * Simd::kLanes);
+      const unsigned char* at = tiles + v / kVecs * kTileBytes + q * kLine + v % kVecs * 4 * Simd::kLanes;
+      w[v] = Raised ? Dot::load_raised(at) : Dot::load(at);
     }
 #pragma GCC unroll 16
     for (int m = 0; m < MR; ++m) {
@@ -48,7 +51,7 @@ VITRINE_INLINE void add_quads(Simd::I (&acc)[MR][NV], const unsigned char* tiles
   }
 }
 
-template <int MR, int NV>
+template <bool Raised, int MR, int NV>
 void int8_tile(const MatmulTask& task, const unsigned char* panel, const float* row_scales, std::int64_t column,
                const BlockRows& block) {
   const Operand& x = task.x;
@@ -63,7 +66,7 @@ void int8_tile(const MatmulTask& task, const unsigned char* panel, const float* 
       if constexpr (MR == 1) {
         for (int line = 0; line < 32; ++line) prefetch(panel + line * kLine);
       }
-      add_quads(acc, panel, tile, 0, 16);
+      add_quads<Raised>(acc, panel, tile, 0, 16);
     }
 #pragma GCC unroll 16
     for (int m = 0; m < MR; ++m) {
@@ -86,7 +89,7 @@ void int8_tile(const MatmulTask& task, const unsigned char* panel, const float* 
 }
 
 /// The same with a scale for each `group` weights of a row, scales [groups][32] fp16.
-template <int MR, int NV>
+template <bool Raised, int MR, int NV>
 void int8_grouped_tile(const MatmulTask& task, const unsigned char* panel, const unsigned char* scales,
                        std::int64_t column, const BlockRows& block) {
   const Operand& x = task.x;
@@ -112,7 +115,7 @@ void int8_grouped_tile(const MatmulTask& task, const unsigned char* panel, const
         if constexpr (MR == 1) {
           for (int line = 0; line < 16; ++line) prefetch(tiles + (quad % 16 * 2 + line) * kLine);
         }
-        add_quads(acc, tiles, block.tile + quad / 16 * block.step_bytes, static_cast<int>(quad % 16), 8);
+        add_quads<Raised>(acc, tiles, block.tile + quad / 16 * block.step_bytes, static_cast<int>(quad % 16), 8);
       }
       Simd::F ws[NV];
 #pragma GCC unroll 4
@@ -229,12 +232,12 @@ VITRINE_INLINE Simd::I scaled(Simd::I q, Simd::I multiplier, Simd::I addend) {
   return Simd::add_bytes(Simd::or_int(even, Simd::words_left(odd)), addend);
 }
 
-/// A panel of int4 as the bytes of an int8 panel, offset 128: (q - 8) * multiplier, or q - zero where Zeros.
-template <bool Zeros>
+/// A panel of int4 as an int8 panel, raised by Offset: (q - 8) * multiplier, or q - zero where Zeros.
+template <bool Zeros, std::int32_t Offset>
 void unpack_int4(const PackedWeight& weight, const unsigned char* panel, unsigned char* out) {
   const Simd::I low = Simd::set_bytes(15);
   const Simd::I one_nibble = Simd::set_int(15);
-  const Simd::I high = Simd::set_bytes(static_cast<char>(128));
+  const Simd::I high = Simd::set_bytes(static_cast<char>(Offset));
   const unsigned char* nibbles = panel + weight.nibbles_offset;
   for (std::int64_t quad = 0; quad < weight.steps * 16; quad += 8, out += 8 * kLine) {
     if (quad > 0 && quad % 16 == 0) out += kTileBytes;  // the second tile of the step before
@@ -243,7 +246,7 @@ void unpack_int4(const PackedWeight& weight, const unsigned char* panel, unsigne
       const Simd::I both = Simd::load_bytes(group + v * Simd::kLanes);
       const Simd::I first = Simd::repeat_low_byte(Simd::and_int(both, one_nibble));
       const Simd::I second = Simd::repeat_low_byte(Simd::shift_right<4>(both));
-      // (q - 8) m + 128 = q m + (128 - 8 m), and m fits 4 bits; as words, m stands in the low byte alone.
+      // (q - 8) m + offset = q m + (offset - 8 m), modulo 256; as words, m stands in the low byte alone.
       const Simd::I eight = Simd::set_int(0x00080008);
       const Simd::I byte = Simd::set_int(0x00FF00FF);
       const Simd::I first_word = Simd::and_int(first, byte);
@@ -264,59 +267,81 @@ void unpack_int4(const PackedWeight& weight, const unsigned char* panel, unsigne
   }
 }
 
+template <bool Raised>
 struct Int8Rows {
   const unsigned char* panel;
   const float* row_scales;
   template <int MR>
   void run(const MatmulTask& task, std::int64_t column, const BlockRows& block) const {
     if constexpr (MR * kWidth <= Dot::kSums) {
-      int8_tile<MR, kWidth>(task, panel, row_scales, column, block);
+      int8_tile<Raised, MR, kWidth>(task, panel, row_scales, column, block);
     } else {
-      int8_tile<MR, kVecs>(task, panel, row_scales, column, block);
-      int8_tile<MR, kVecs>(task, panel + kTileBytes, row_scales + kTileRows, column + kTileRows, block);
+      int8_tile<Raised, MR, kVecs>(task, panel, row_scales, column, block);
+      int8_tile<Raised, MR, kVecs>(task, panel + kTileBytes, row_scales + kTileRows, column + kTileRows, block);
     }
   }
 };
 
+template <bool Raised>
 void int8_panel(const MatmulTask& task, const unsigned char* panel, const unsigned char* row_scales,
                 std::int64_t column) {
   for (std::int64_t first = 0; first < task.x.rows; first += kTileRows) {
-    for_block<kInt8Rows>(task, Int8Rows{panel, reinterpret_cast<const float*>(row_scales)}, column, first);
+    for_block<kInt8Rows>(task, Int8Rows<Raised>{panel, reinterpret_cast<const float*>(row_scales)}, column, first);
   }
+}
+
+/// The panel as Dot::load_raised wants it: itself, or a copy in the scratch.
+const unsigned char* raised(const MatmulTask& task, const unsigned char* panel) {
+  if constexpr (Dot::kOffset == 0) return panel;
+  const Simd::I offset = Simd::set_bytes(static_cast<char>(Dot::kOffset));
+  for (std::int64_t at = 0; at < task.weight.steps * 2 * kTileBytes; at += 4 * Simd::kLanes) {
+    Simd::store_bits(task.scratch + at, Simd::add_bytes(Simd::load_bits(panel + at), offset));
+  }
+  return task.scratch;
 }
 
 void matmul_int8(const MatmulTask& task) {
   const unsigned char* panel = task.weight.panels;
   for (std::int64_t column = 0; column < task.n; column += kPanelRows, panel += task.weight.panel_bytes) {
-    int8_panel(task, panel, panel + task.weight.row_scales_offset, column);
+    if (task.x.rows < kManyRows) {
+      int8_panel<false>(task, panel, panel + task.weight.row_scales_offset, column);
+    } else {
+      int8_panel<true>(task, raised(task, panel), panel + task.weight.row_scales_offset, column);
+    }
   }
 }
 
+template <bool Raised>
 struct Int8GroupedRows {
   const unsigned char* panel;
   const unsigned char* scales;
   template <int MR>
   void run(const MatmulTask& task, std::int64_t column, const BlockRows& block) const {
     if constexpr (MR * kWidth <= Dot::kSums / 2) {
-      int8_grouped_tile<MR, kWidth>(task, panel, scales, column, block);
+      int8_grouped_tile<Raised, MR, kWidth>(task, panel, scales, column, block);
     } else {
-      int8_grouped_tile<MR, kVecs>(task, panel, scales, column, block);
-      int8_grouped_tile<MR, kVecs>(task, panel + kTileBytes, scales + 2 * kTileRows, column + kTileRows, block);
+      int8_grouped_tile<Raised, MR, kVecs>(task, panel, scales, column, block);
+      int8_grouped_tile<Raised, MR, kVecs>(task, panel + kTileBytes, scales + 2 * kTileRows, column + kTileRows, block);
     }
   }
 };
 
+template <bool Raised>
 void int8_grouped_panel(const MatmulTask& task, const unsigned char* panel, const unsigned char* scales,
                         std::int64_t column) {
   for (std::int64_t first = 0; first < task.x.rows; first += kTileRows) {
-    for_block<kGroupedRows>(task, Int8GroupedRows{panel, scales}, column, first);
+    for_block<kGroupedRows>(task, Int8GroupedRows<Raised>{panel, scales}, column, first);
   }
 }
 
 void matmul_int8_grouped(const MatmulTask& task) {
   const unsigned char* panel = task.weight.panels;
   for (std::int64_t column = 0; column < task.n; column += kPanelRows, panel += task.weight.panel_bytes) {
-    int8_grouped_panel(task, panel, panel + task.weight.scales_offset, column);
+    if (task.x.rows < kManyRows) {
+      int8_grouped_panel<false>(task, panel, panel + task.weight.scales_offset, column);
+    } else {
+      int8_grouped_panel<true>(task, raised(task, panel), panel + task.weight.scales_offset, column);
+    }
   }
 }
 
@@ -334,8 +359,8 @@ void matmul_int4(const MatmulTask& task) {
     if (task.x.rows <= kInt4Rows) {
       for_block<kInt4Rows>(task, Int4Rows{panel}, column, 0);
     } else {  // unpacking pays from a few rows on
-      unpack_int4<false>(task.weight, panel, task.scratch);
-      int8_panel(task, task.scratch, panel + task.weight.row_scales_offset, column);
+      unpack_int4<false, Dot::kOffset>(task.weight, panel, task.scratch);
+      int8_panel<true>(task, task.scratch, panel + task.weight.row_scales_offset, column);
     }
   }
 }
@@ -343,8 +368,8 @@ void matmul_int4(const MatmulTask& task) {
 void matmul_int4_grouped(const MatmulTask& task) {
   const unsigned char* panel = task.weight.panels;
   for (std::int64_t column = 0; column < task.n; column += kPanelRows, panel += task.weight.panel_bytes) {
-    unpack_int4<true>(task.weight, panel, task.scratch);
-    int8_grouped_panel(task, task.scratch, panel + task.weight.scales_offset, column);
+    unpack_int4<true, Dot::kOffset>(task.weight, panel, task.scratch);
+    int8_grouped_panel<true>(task, task.scratch, panel + task.weight.scales_offset, column);
   }
 }
 

@@ -78,14 +78,10 @@ struct StoreInt8 {
     const Int8Scale v_scale = int8_scale(v, task.head_dim);
     reinterpret_cast<float*>(task.block + places.key_scales)[token] = k_scale.scale;
     reinterpret_cast<float*>(task.block + places.value_scales)[token] = v_scale.scale;
-    const Simd::I offset = Simd::set_bytes(static_cast<char>(128));
     alignas(64) unsigned char line[64];
     for (std::int64_t step = 0; step < places.key_steps; ++step) {
       for (std::int64_t i = 0; i < 64; i += Simd::kLanes) {
         Simd::store_as_bytes(line + i, to_int8(load_padded(k, step * 64 + i, task.head_dim), k_scale));
-      }
-      for (std::int64_t i = 0; i < 64; i += 4 * Simd::kLanes) {
-        Simd::store_bits(line + i, Simd::add_bytes(Simd::load_bits(line + i), offset));
       }
       scatter_line(line, task.block + step * 2 * kTileBytes, token);
     }

@@ -46,7 +46,7 @@ void Head::argmax(const Context& context, MatrixView<const float> hidden, std::i
   const WorkspaceScope scope(context.workspace);
   const PackedRows x = pack(context, hidden);
   const int threads = context.pool.size();
-  const std::int64_t grain = weight_.grain(hidden.rows);
+  const std::int64_t grain = weight_.grain(hidden.rows, threads);
   const auto scratch = context.workspace.matrix<std::byte>(threads, matmul_scratch_bytes(hidden.rows, hidden.cols));
   const auto chunks = context.workspace.matrix<float>(threads, hidden.rows * grain);
   const auto bests = context.workspace.matrix<Best>(threads, hidden.rows);
@@ -67,7 +67,7 @@ void Head::argmax(const Context& context, MatrixView<const float> hidden, std::i
 }
 
 std::int64_t Head::workspace_bytes(std::int64_t rows, int threads) const {
-  const std::int64_t grain = weight_.grain(1);
+  const std::int64_t grain = std::max(weight_.grain(1, threads), weight_.grain(rows, threads));
   return packed_rows_bytes(rows, weight_.in_features()) + linear_workspace_bytes(rows, weight_.in_features(), threads) +
          Workspace::padded_bytes<float>(threads, rows * grain) + Workspace::padded_bytes<Best>(threads, rows);
 }

@@ -34,19 +34,21 @@ void Linear::columns(const Kernels& kernels, const PackedRows& x, std::int64_t b
   }
 }
 
-std::int64_t Linear::grain(std::int64_t rows) const noexcept {
-  // About 128 KB of weights for one row, less when each is used more often: big enough to be worth handing out, small
-  // enough to balance.
-  constexpr std::int64_t kTargetBytes = 128 * 1024;
-  const std::int64_t panels = kTargetBytes / (weight_.format.panel_bytes() * std::max<std::int64_t>(1, rows / 16));
-  return std::max<std::int64_t>(1, panels) * kPanelRows;
+std::int64_t Linear::grain(std::int64_t rows, int threads) const noexcept {
+  // Big enough to be worth handing out: about 128 KB of weights for few rows; for many, which stay in the cache from
+  // panel to panel, more. Small enough to balance: at least four pieces a thread, where there are so many panels.
+  constexpr std::int64_t kFewRowsBytes = 128 * 1024;
+  constexpr std::int64_t kManyRowsPanels = 8;
+  const std::int64_t largest = rows <= kTileRows ? kFewRowsBytes / weight_.format.panel_bytes() : kManyRowsPanels;
+  const std::int64_t fair = weight_.format.panels() / (4 * threads);
+  return std::max<std::int64_t>(1, std::min(largest, fair)) * kPanelRows;
 }
 
 void linear(const Context& context, const PackedRows& x, std::initializer_list<Projection> projections) {
   const WorkspaceScope scope(context.workspace);
   const auto scratch = take_scratch(context, x);
   const auto chunks_of = [&](const Projection& p) {
-    const std::int64_t grain = p.weight.grain(x.rows());
+    const std::int64_t grain = p.weight.grain(x.rows(), context.pool.size());
     return (p.weight.out_features() + grain - 1) / grain;
   };
   std::int64_t total = 0;
@@ -61,7 +63,7 @@ void linear(const Context& context, const PackedRows& x, std::initializer_list<P
       chunk -= chunks;
       ++p;
     }
-    const std::int64_t grain = p->weight.grain(x.rows());
+    const std::int64_t grain = p->weight.grain(x.rows(), context.pool.size());
     const std::int64_t begin = chunk * grain;
     const std::int64_t end = std::min(begin + grain, p->weight.out_features());
     p->weight.columns(context.kernels, x, begin, end, {p->out.data + begin, x.rows(), end - begin, p->out.stride},
@@ -73,7 +75,7 @@ void linear_add(const Context& context, const PackedRows& x, const Linear& weigh
   VITRINE_CHECK(x.k == weight.in_features() && x.type == weight.operand(context.kernels));
   const WorkspaceScope scope(context.workspace);
   const auto scratch = take_scratch(context, x);
-  const std::int64_t grain = weight.grain(x.rows());
+  const std::int64_t grain = weight.grain(x.rows(), context.pool.size());
   context.pool.parallel_for(weight.out_features(), grain, [&](std::int64_t begin, std::int64_t end, int thread) {
     weight.columns(context.kernels, x, begin, end, {residual.data + begin, x.rows(), end - begin, residual.stride},
                    scratch.row(thread), /*accumulate=*/true);

@@ -25,8 +25,8 @@ class Linear {
   const PackedMatrix& weight() const noexcept { return weight_; }
   /// What x must be packed as.
   OperandType operand(const Kernels& kernels) const noexcept { return kernels.operand[weight_.format.type]; }
-  /// How many output columns one thread takes at a time when x has `rows` rows: whole panels.
-  std::int64_t grain(std::int64_t rows) const noexcept;
+  /// How many output columns one of `threads` takes at a time when x has `rows` rows: whole panels.
+  std::int64_t grain(std::int64_t rows, int threads) const noexcept;
   /// Bytes a step reads of it: weights, scales.
   std::int64_t bytes() const noexcept { return weight_.format.bytes(); }
 

@@ -38,16 +38,16 @@ float largest_magnitude(const float* x, std::int64_t n) {
 /// Below it there are only zeros: the inverse of a scale must be finite.
 constexpr float kSmallestScale = 1e-30f;
 
-/// q = clamp(nearest(x / scale), low, high) - low; zeros where the scale is zero or NaN.
-void quantise(const float* x, std::int64_t n, float scale, int low, int high, unsigned char* q) {
+/// q = clamp(nearest(x / scale), low, high) - base; zeros where the scale is zero or NaN.
+void quantise(const float* x, std::int64_t n, float scale, int low, int high, int base, unsigned char* q) {
   if (!(scale > kSmallestScale)) {
-    std::fill_n(q, n, static_cast<unsigned char>(-low));
+    std::fill_n(q, n, static_cast<unsigned char>(-base));
     return;
   }
   const float inverse = 1.0f / scale;
   for (std::int64_t i = 0; i < n; ++i) {
     const float value = std::clamp(nearest(x[i] * inverse), static_cast<float>(low), static_cast<float>(high));
-    q[i] = static_cast<unsigned char>(static_cast<int>(value) - low);
+    q[i] = static_cast<unsigned char>(static_cast<int>(value) - base);
   }
 }
 
@@ -125,7 +125,7 @@ class RowPacker {
       }
       case kPackedInt8: {
         const float scale = largest_magnitude(x, padded_k_) / 127;
-        quantise(x, padded_k_, scale, -128, 127, bytes_.data());
+        quantise(x, padded_k_, scale, -127, 127, 0, bytes_.data());
         store_row_scale(row, scale);
         return scatter(row, padded_k_);
       }
@@ -146,7 +146,7 @@ class RowPacker {
     for (std::int64_t g = 0; g < format_.groups(); ++g) {
       const float* group = x + g * format_.group;
       const float scale = half(largest_magnitude(group, format_.group) / 127);
-      quantise(group, format_.group, scale, -128, 127, bytes_.data() + g * format_.group);
+      quantise(group, format_.group, scale, -127, 127, 0, bytes_.data() + g * format_.group);
       store_half(group_scale(g, row), scale);
     }
     scatter(row, padded_k_);
@@ -157,7 +157,7 @@ class RowPacker {
     store_row_scale(row, scale);
     for (std::int64_t g = 0; g < format_.groups(); ++g) {
       const int multiplier = multipliers_[static_cast<std::size_t>(g)];
-      quantise(x + g * kGroup, kGroup, scale * static_cast<float>(multiplier), -8, 7, bytes_.data() + g * kGroup);
+      quantise(x + g * kGroup, kGroup, scale * static_cast<float>(multiplier), -8, 7, -8, bytes_.data() + g * kGroup);
       store_nibble(panel_ + format_.nibbles_offset() + g * kTileRows, row, multiplier);
     }
     scatter_nibbles(row);
@@ -172,7 +172,7 @@ class RowPacker {
       const float high = std::max(0.0f, *std::max_element(group, group + format_.group));
       const float scale = finite ? half((high - low) / 15) : std::numeric_limits<float>::quiet_NaN();
       const int zero = scale > kSmallestScale ? std::clamp(static_cast<int>(nearest(-low / scale)), 0, 15) : 0;
-      quantise(group, format_.group, scale, -zero, 15 - zero, bytes_.data() + g * format_.group);
+      quantise(group, format_.group, scale, -zero, 15 - zero, -zero, bytes_.data() + g * format_.group);
       store_half(group_scale(g, row), scale);
       store_nibble(panel_ + format_.nibbles_offset() + g * kTileRows, row, zero);
     }
@@ -256,10 +256,10 @@ void unpack_row(const PackedFormat& format, const unsigned char* data, std::int6
         out[k] = to_float(BFloat16{static_cast<std::uint16_t>(byte(2 * k) | byte(2 * k + 1) << 8)});
         break;
       case kPackedInt8:
-        out[k] = static_cast<float>(byte(k) - 128) * row_scale;
+        out[k] = static_cast<float>(static_cast<signed char>(byte(k))) * row_scale;
         break;
       case kPackedInt8Grouped:
-        out[k] = static_cast<float>(byte(k) - 128) * load_half(group_scale);
+        out[k] = static_cast<float>(static_cast<signed char>(byte(k))) * load_half(group_scale);
         break;
       case kPackedInt4:
         out[k] = static_cast<float>((q4 - 8) * nibble(nibbles, row)) * row_scale;

@@ -22,8 +22,8 @@ inline constexpr std::int64_t kSegment = 256;
 enum PackedType : std::uint8_t {
   kPackedF32,
   kPackedBF16,
-  kPackedInt8,         // w = (q - 128) * row scale, q a byte
-  kPackedInt8Grouped,  // w = (q - 128) * group scale (fp16), group 32 or 128
+  kPackedInt8,         // w = q * row scale, q a signed byte
+  kPackedInt8Grouped,  // w = q * group scale (fp16), group 32 or 128
   kPackedInt4,         // w = (q - 8) * multiplier * row scale: q 4 bits; a 4-bit multiplier for each group of 32
   kPackedInt4Grouped,  // w = (q - zero) * group scale (fp16): q and zero 4 bits, group 64 or 128
   kNumPackedTypes

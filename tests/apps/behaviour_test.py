@@ -142,17 +142,19 @@ class SignalTest(ProgramTest):
 
 class ShrinkingFileTest(ProgramTest):
     def test_a_model_file_cut_short_in_use(self):
+        """The weights were packed at load: what becomes of the checkpoint afterwards is no matter."""
         model = self.edit(self.copy_of(DEMO), "config.json", {"max_position_embeddings": 200000})
         options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        process = start("run", FRANCE, "--model", str(model), "--ignore-eos", **options)
+        arguments = ["--model", str(model), "--ignore-eos", "--greedy", "--max-tokens", "400"]
+        process = start("run", FRANCE, *arguments, **options)
         try:
             self.assertTrue(process.stdout.read(1))
             os.truncate(model / "model.safetensors", 0)
-            _, err = process.communicate(timeout=TIMEOUT_S)
+            out, err = process.communicate(timeout=TIMEOUT_S)
         finally:
             process.kill()
-        self.assertEqual(process.returncode, 1, err)
-        self.assertIn(b"truncated", err)
+        self.assertEqual((process.returncode, err), (0, b""))
+        self.assertIn(b"400 tokens", out)
 
 
 class OutputTest(ProgramTest):

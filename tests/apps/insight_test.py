@@ -33,7 +33,7 @@ class InfoTest(ProgramTest):
             "model": "demo",
             "architecture": "qwen3",
             "parameters": 4575424,
-            "weight_bytes": 9150848,
+            "weight_bytes": 9159424,
             "layers": 8,
             "hidden_size": 192,
             "intermediate_size": 576,
@@ -50,7 +50,7 @@ class InfoTest(ProgramTest):
         self.assertEqual({key: answer[key] for key in expected}, expected)
         self.assertEqual(sorted(answer["eos_ids"]), [3748, 3750])
         self.assertEqual(sum(part["parameters"] for part in answer["parts"].values()), 4575424)
-        self.assertEqual(sum(part["bytes"] for part in answer["parts"].values()), 9150848)
+        self.assertEqual(sum(part["bytes"] for part in answer["parts"].values()), 9159424)
         self.assertEqual(answer["kv_bytes"], 1024 * answer["kv_bytes_per_token"])
         self.assertEqual(
             answer["needed_bytes"], answer["weight_bytes"] + answer["kv_bytes"] + answer["workspace_bytes"]

@@ -39,6 +39,7 @@ Result = collections.namedtuple("Result", "code out err")
 def environment(changes=None):
     """This one's, without what would change the results; None in `changes` removes a variable."""
     hidden = {"VITRINE_ISA", "NO_COLOR", "HF_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME"}
+    hidden |= {"VITRINE_CACHE", "VITRINE_CACHE_BUDGET"}
     merged = {name: value for name, value in os.environ.items() if name not in hidden}
     merged.update(changes or {})
     return {name: value for name, value in merged.items() if value is not None}

@@ -101,7 +101,7 @@ TEST(StoreKv, NeverReadsOrChangesOtherPositions) {  // cases.md C09: rows of an 
   const PagedKv layer = cache.layer(0);
   std::memset(layer.head(0, 0), 0x7F, static_cast<std::size_t>(2 * cache.block_bytes()));  // NaN everywhere
   ThreadPool pool(1);
-  Workspace workspace(1 << 16);
+  Workspace workspace(1 << 22);
   const Kernels kernels = select_kernels("");
   const Context context{pool, kernels, workspace};
   const std::vector<float> values = {1, 2, 3, 4, 5, 6, 7, 8};

@@ -13,8 +13,9 @@ constexpr std::int64_t kMaxRows = 512;
 ModelRunner::ModelRunner(const std::filesystem::path& folder, Options options)
     : kernels_(select_kernels(options.isa, options.exact)),
       pool_(options.threads),
-      weights_(pool_, {.type = options.weights, .exact = options.exact}),
-      model_(make_model(Checkpoint::open(folder), weights_)),
+      checkpoint_(Checkpoint::open(folder)),
+      weights_(pool_, *checkpoint_, {.type = options.weights, .exact = options.exact}),
+      model_(make_model(checkpoint_, weights_)),
       cache_(model_->cache_layers(), options.blocks, options.kv),
       workspace_(model_->workspace_bytes(kMaxRows, options.blocks * kBlockTokens, options.threads) +
                  model_->head().workspace_bytes(kMaxRows, options.threads)) {}

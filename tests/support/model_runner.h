@@ -37,6 +37,7 @@ class ModelRunner {
  private:
   Kernels kernels_;
   ThreadPool pool_;
+  std::shared_ptr<const Checkpoint> checkpoint_;
   PackedWeights weights_;
   std::unique_ptr<Model> model_;
   ModelCache cache_;
