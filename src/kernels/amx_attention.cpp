@@ -50,13 +50,12 @@ struct StepRows {
 
 /// A task's scratch.
 struct TileFrame {
-  float* reference;          // [rows]
-  float* sum;                // [rows] of the weights so far
-  float* query_scales;       // [rows] int8
-  std::int32_t* query_sums;  // [rows] int8
-  unsigned char* queries;    // [block of 16 rows][step][16][64 bytes]
-  float* out;                // [block of 16 rows][tile][16][16]
-  float* scores[2];          // of two steps
+  float* reference;        // [rows]
+  float* sum;              // [rows] of the weights so far
+  float* query_scales;     // [rows] int8
+  unsigned char* queries;  // [block of 16 rows][step][16][64 bytes]
+  float* out;              // [block of 16 rows][tile][16][16]
+  float* scores[2];        // of two steps
   unsigned char* weights[2];
   unsigned char* values;  // [2][block of the span][tile][16 pairs][16][2] bf16, where they had to be unpacked
   std::int64_t num_rows;
@@ -76,7 +75,6 @@ TileFrame make_tile_frame(const AttentionTask& task, const KvPlaces& places) {
   };
   float** const states[] = {&frame.reference, &frame.sum, &frame.query_scales};
   for (float** state : states) *state = take_floats(at, blocks * kTileRows);
-  frame.query_sums = reinterpret_cast<std::int32_t*>(take_floats(at, blocks * kTileRows));
   frame.queries = take(blocks * places.key_steps * kTileBytes);
   frame.out = reinterpret_cast<float*>(take(blocks * places.value_tiles * kTileBytes));
   const auto clear = [](void* from, std::int64_t bytes) __attribute__((always_inline)) {
@@ -142,14 +140,11 @@ struct TilesInt8 {
   static void store_query(const AttentionTask& task, const TileFrame& frame, std::int64_t row, unsigned char* to) {
     const float* q = query_of(task, row);
     const Int8Scale scale = int8_scale(q, task.head_dim);
-    Simd::I sum = Simd::zero_int();
     for (std::int64_t i = 0; i < frame.places.key_steps * 64; i += 16) {
       const std::int64_t left = task.head_dim - i;
       const Simd::I rounded = to_int8(left > 0 ? Simd::load(q + i, smaller(left, 16)) : Simd::zero(), scale);
-      sum = Simd::add_int(sum, rounded);
       Simd::store_as_bytes(to + i / 64 * kTileBytes + i % 64, rounded);
     }
-    frame.query_sums[row] = Simd::sum_int(sum);
     frame.query_scales[row] = scale.scale * (task.scale * 1.44269504f);
   }
   template <int Sum, int A, int B>
@@ -159,8 +154,7 @@ struct TilesInt8 {
   struct Reader {
     const TileFrame& frame;
     Simd::F scale;
-    VITRINE_INLINE Reader(const TileFrame& of, std::int64_t row)
-        : frame(of), scale(Simd::set(of.query_scales[row])) {}
+    VITRINE_INLINE Reader(const TileFrame& of, std::int64_t row) : frame(of), scale(Simd::set(of.query_scales[row])) {}
     /// 16 integer products with the keys of a block from token t on.
     VITRINE_INLINE Simd::F operator()(const float* products, const unsigned char* block, std::int64_t t) const {
       const Simd::F sum = Simd::to_float(Simd::load_bits(products));
