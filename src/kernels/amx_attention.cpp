@@ -211,8 +211,8 @@ VITRINE_INLINE __mmask16 lanes_in(Range range, std::int64_t at) {
   return static_cast<__mmask16>(((1u << to) - 1u) & ~((1u << from) - 1u));
 }
 
-/// Scores of blocks [begin, end) of a row to weights in bfloat16, 64 bytes a block; 0 where it may not look. Their sum is
-/// carried in lanes. Int8: the weights, but not their sum, times the scales of their values.
+/// Scores of blocks [begin, end) of a row to weights in bfloat16, 64 bytes a block; 0 where it may not look. Their sum
+/// is carried in lanes. Int8: the weights, but not their sum, times the scales of their values.
 template <class Kv, bool Masked>
 VITRINE_INLINE void weigh_blocks(const TileFrame& frame, const Step& step, StepRows& rows, std::int64_t r,
                                  std::int64_t begin, std::int64_t end) {
@@ -406,8 +406,8 @@ Ahead next_keys(const AttentionTask& task, const Step& step) {
   return ahead;
 }
 
-/// The weighted values of a step, two tiles of the head at a time, added to the rows' sums. A sum to which only zeros are
-/// added stays as it is: tiles never leave one that is smaller than the smallest normal number.
+/// The weighted values of a step, two tiles of the head at a time, added to the rows' sums. A sum to which only zeros
+/// are added stays as it is: tiles never leave one that is smaller than the smallest normal number.
 template <class Kv, int Blocks, class Between>
 VITRINE_INLINE void add_values(const TileFrame& frame, const Step& step, const StepRows& rows, const Ahead& ahead,
                                Between& between) {

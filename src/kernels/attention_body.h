@@ -14,8 +14,8 @@ constexpr std::int64_t kBlocksOfSpan = kSpanTokens / kKvTokens;
 /// Below every score, but finite: a row that has seen nothing yet may subtract it from itself.
 constexpr float kNoScore = -1e30f;
 
-/// 2^z within 3e-9 of it before rounding: z = n + f with n whole and |f| <= 1/2, a polynomial in f (minimax, exact at 0),
-/// times 2^n. 1 for 0, 0 for -infinity, NaN for NaN.
+/// 2^z within 3e-9 of it before rounding: z = n + f with n whole and |f| <= 1/2, a polynomial in f (minimax, exact at
+/// 0) times 2^n. 1 for 0, 0 for -infinity, NaN for NaN.
 VITRINE_INLINE Simd::F exp2(Simd::F z) {
   using S = Simd;
   z = S::max(S::set(-160.0f), z);
@@ -214,7 +214,6 @@ VITRINE_INLINE void for_rows(std::int64_t count, const Body& body) {
 
 // ---- Values ----
 
-constexpr int kValueSums = kVecs == 1 ? 16 : 12;  // accumulators that leave registers for values and weights
 constexpr int kValueRows = kVecs == 1 ? 8 : 6;
 
 /// out[r] += weights[r] * values for MR rows and NV vectors of the head from tile `tile` on, tokens in order.
@@ -261,7 +260,7 @@ struct ValueRows {
 
   template <int MR>
   void run(std::int64_t row) const {
-    constexpr int kNV = MR * 4 <= kValueSums ? 4 : 2;
+    constexpr int kNV = MR * 4 <= (kVecs == 1 ? 16 : 8) ? 4 : 2;  // AVX2 has half the registers
     std::int64_t t = tile;
     for (; t + kNV / kVecs <= tile + num_tiles; t += kNV / kVecs) {
       value_tile<Kv, MR, kNV>(frame, seen, begin, end, row, first_row, t, ahead);
