@@ -50,13 +50,12 @@ struct StepRows {
 
 /// A task's scratch.
 struct TileFrame {
-  float* reference;          // [rows]
-  float* sum;                // [rows] of the weights so far
-  float* query_scales;       // [rows] int8
-  std::int32_t* query_sums;  // [rows] int8
-  unsigned char* queries;    // [block of 16 rows][step][16][64 bytes]
-  float* out;                // [block of 16 rows][tile][16][16]
-  float* scores[2];          // of two steps
+  float* reference;        // [rows]
+  float* sum;              // [rows] of the weights so far
+  float* query_scales;     // [rows] int8
+  unsigned char* queries;  // [block of 16 rows][step][16][64 bytes]
+  float* out;              // [block of 16 rows][tile][16][16]
+  float* scores[2];        // of two steps
   unsigned char* weights[2];
   unsigned char* values;  // [2][block of the span][tile][16 pairs][16][2] bf16, where they had to be unpacked
   std::int64_t num_rows;
@@ -76,7 +75,6 @@ TileFrame make_tile_frame(const AttentionTask& task, const KvPlaces& places) {
   };
   float** const states[] = {&frame.reference, &frame.sum, &frame.query_scales};
   for (float** state : states) *state = take_floats(at, blocks * kTileRows);
-  frame.query_sums = reinterpret_cast<std::int32_t*>(take_floats(at, blocks * kTileRows));
   frame.queries = take(blocks * places.key_steps * kTileBytes);
   frame.out = reinterpret_cast<float*>(take(blocks * places.value_tiles * kTileBytes));
   const auto clear = [](void* from, std::int64_t bytes) __attribute__((always_inline)) {
@@ -142,14 +140,11 @@ struct TilesInt8 {
   static void store_query(const AttentionTask& task, const TileFrame& frame, std::int64_t row, unsigned char* to) {
     const float* q = query_of(task, row);
     const Int8Scale scale = int8_scale(q, task.head_dim);
-    Simd::I sum = Simd::zero_int();
     for (std::int64_t i = 0; i < frame.places.key_steps * 64; i += 16) {
       const std::int64_t left = task.head_dim - i;
       const Simd::I rounded = to_int8(left > 0 ? Simd::load(q + i, smaller(left, 16)) : Simd::zero(), scale);
-      sum = Simd::add_int(sum, rounded);
       Simd::store_as_bytes(to + i / 64 * kTileBytes + i % 64, rounded);
     }
-    frame.query_sums[row] = Simd::sum_int(sum);
     frame.query_scales[row] = scale.scale * (task.scale * 1.44269504f);
   }
   template <int Sum, int A, int B>
@@ -216,8 +211,8 @@ VITRINE_INLINE __mmask16 lanes_in(Range range, std::int64_t at) {
   return static_cast<__mmask16>(((1u << to) - 1u) & ~((1u << from) - 1u));
 }
 
-/// Scores of blocks [begin, end) of a row to weights in bfloat16, 64 bytes a block; 0 where it may not look. Their sum is
-/// carried in lanes. Int8: the weights, but not their sum, times the scales of their values.
+/// Scores of blocks [begin, end) of a row to weights in bfloat16, 64 bytes a block; 0 where it may not look. Their sum
+/// is carried in lanes. Int8: the weights, but not their sum, times the scales of their values.
 template <class Kv, bool Masked>
 VITRINE_INLINE void weigh_blocks(const TileFrame& frame, const Step& step, StepRows& rows, std::int64_t r,
                                  std::int64_t begin, std::int64_t end) {
@@ -411,8 +406,8 @@ Ahead next_keys(const AttentionTask& task, const Step& step) {
   return ahead;
 }
 
-/// The weighted values of a step, two tiles of the head at a time, added to the rows' sums. A sum to which only zeros are
-/// added stays as it is: tiles never leave one that is smaller than the smallest normal number.
+/// The weighted values of a step, two tiles of the head at a time, added to the rows' sums. A sum to which only zeros
+/// are added stays as it is: tiles never leave one that is smaller than the smallest normal number.
 template <class Kv, int Blocks, class Between>
 VITRINE_INLINE void add_values(const TileFrame& frame, const Step& step, const StepRows& rows, const Ahead& ahead,
                                Between& between) {

@@ -14,8 +14,8 @@ constexpr std::int64_t kBlocksOfSpan = kSpanTokens / kKvTokens;
 /// Below every score, but finite: a row that has seen nothing yet may subtract it from itself.
 constexpr float kNoScore = -1e30f;
 
-/// 2^z within 3e-9 of it before rounding: z = n + f with n whole and |f| <= 1/2, a polynomial in f (minimax, exact at 0),
-/// times 2^n. 1 for 0, 0 for -infinity, NaN for NaN.
+/// 2^z within 3e-9 of it before rounding: z = n + f with n whole and |f| <= 1/2, a polynomial in f (minimax, exact at
+/// 0) times 2^n. 1 for 0, 0 for -infinity, NaN for NaN.
 VITRINE_INLINE Simd::F exp2(Simd::F z) {
   using S = Simd;
   z = S::max(S::set(-160.0f), z);
@@ -105,7 +105,7 @@ struct Seen {
   std::int64_t start;  // position of the first one
   std::int64_t count;
   const unsigned char* block[kBlocksOfSpan];
-  const unsigned char* after;  // the block that is needed next, or null
+  const unsigned char* after;  // the first block of the next span, or null
 };
 
 /// A task's scratch.
@@ -214,7 +214,6 @@ VITRINE_INLINE void for_rows(std::int64_t count, const Body& body) {
 
 // ---- Values ----
 
-constexpr int kValueSums = kVecs == 1 ? 16 : 12;  // accumulators that leave registers for values and weights
 constexpr int kValueRows = kVecs == 1 ? 8 : 6;
 
 /// out[r] += weights[r] * values for MR rows and NV vectors of the head from tile `tile` on, tokens in order.
@@ -232,7 +231,7 @@ void value_tile(const Frame& frame, const Seen& seen, std::int64_t begin, std::i
     const unsigned char* values = seen.block[b] + frame.places.values;
     for (int part = 0; part < 2; ++part) {
       const float* weights = frame.scores + row * kScoreStride + b * kKvTokens + part * 16;
-      if (ahead != nullptr) Kv::template fetch<NV>(ahead + frame.places.values, frame.places.value_tiles, tile, part);
+      if (ahead != nullptr) Kv::template fetch<NV>(ahead, frame.places.value_tiles, tile, part);
       Kv::template each_value<NV>(
           values, frame.places.value_tiles, tile, part, [&](int t, const Simd::F* w) __attribute__((always_inline)) {
 #pragma GCC unroll 8
@@ -261,7 +260,7 @@ struct ValueRows {
 
   template <int MR>
   void run(std::int64_t row) const {
-    constexpr int kNV = MR * 4 <= kValueSums ? 4 : 2;
+    constexpr int kNV = MR * 4 <= (kVecs == 1 ? 16 : 8) ? 4 : 2;  // AVX2 has half the registers
     std::int64_t t = tile;
     for (; t + kNV / kVecs <= tile + num_tiles; t += kNV / kVecs) {
       value_tile<Kv, MR, kNV>(frame, seen, begin, end, row, first_row, t, ahead);
@@ -277,7 +276,9 @@ VITRINE_INLINE void add_values(const Frame& frame, const Seen& seen, const RowBl
   const std::int64_t tiles = frame.places.value_tiles;
   if (frame.num_rows <= kTileRows) {  // waits for memory: block by block, as it lies there
     for (std::int64_t b = 0; b < seen.count; ++b) {
-      const unsigned char* ahead = b + 1 < seen.count ? seen.block[b + 1] : nullptr;
+      const unsigned char* ahead = b + 1 < seen.count      ? seen.block[b + 1] + frame.places.values
+                                   : seen.after != nullptr ? seen.after
+                                                           : nullptr;
       for_rows<kValueRows>(rows.count, ValueRows<Kv>{frame, seen, b, b + 1, rows.first, 0, tiles, ahead});
     }
     return;
@@ -349,6 +350,10 @@ VITRINE_INLINE Seen seen_blocks(const AttentionTask& task, const RowBlock& rows,
   seen.start = first * kKvTokens;
   for (std::int64_t b = first; b * kKvTokens < end; ++b) {
     seen.block[seen.count++] = task.cache + task.blocks[b] * task.block_bytes;
+  }
+  const std::int64_t next = start + kSpanTokens;
+  if (next < visible(task, task.tokens - 1).end) {
+    seen.after = task.cache + task.blocks[next / kKvTokens] * task.block_bytes;
   }
   return seen;
 }

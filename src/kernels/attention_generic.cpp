@@ -184,8 +184,8 @@ const unsigned char* block_of(const AttentionTask& task, std::int64_t position) 
   return task.cache + task.blocks[position / kKvTokens] * task.block_bytes;
 }
 
-/// One row: the softmax so far, its sum and the values weighted with it are carried from block to block, and scaled down
-/// whenever a larger score turns up.
+/// One row: the softmax so far, its sum and the values weighted with it are carried from block to block, and scaled
+/// down whenever a larger score turns up.
 template <KvStorage Storage>
 void attend(const AttentionTask& task, const Visible& visible, const float* q, float* out) {
   const KvFormat format{Storage, task.head_dim};

@@ -25,8 +25,8 @@ inline constexpr std::int64_t kAttentionRows = 128;
 ///   BF16  [tile][16 pairs of tokens][16][2]
 ///   Int8  [tile][32 tokens][16]            signed
 /// Int8 has a scale for each token's keys and one for its values, x = q * scale. Keys are signed bytes.
-/// All is zero beyond head_dim. Values of tokens that are not there yet are zero or of an earlier token of the sequence:
-/// a weight of zero does not undo an infinity.
+/// All is zero beyond head_dim. Values of tokens that are not there yet are zero, or what the same sequence had there
+/// before: a weight of zero does not undo an infinity.
 struct KvFormat {
   KvStorage storage = kKvBF16;
   std::int64_t head_dim = 0;
@@ -62,8 +62,9 @@ struct StoreKvTask {
 
 /// out = softmax(scale * q k^T) v: the query heads of consecutive tokens of a sequence that share a KV head. A row, one
 /// head of one token, sees the keys up to its own position, the last `window` of them if that is not 0.
-/// Keys are visited by spans of kSpanTokens and the softmax carried from span to span; the order of a row's sums depends
-/// on its position alone, so its bits are the same with any other rows.
+/// Keys are visited by spans of kSpanTokens and the softmax carried from span to span. The order of a row's sums
+/// depends on its position alone, so its bits are the same with any other rows, as long as all values are finite: an
+/// infinite value of a later token in the same task makes NaN of the rows before it, too (but not in int8).
 struct AttentionTask {
   const float* q;  // [tokens][heads][head_dim]
   float* out;

@@ -5,116 +5,166 @@
 
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <random>
 
 #include "cache/model_cache.h"
 #include "kernels/dispatch.h"
+#include "support/model_runner.h"
 
-namespace vitrine {
+namespace vitrine::test {
 namespace {
 
-/// Two sequences side by side, each against the textbook formula in double.
-class AttentionTest : public testing::TestWithParam<std::int64_t> {
- protected:
-  static constexpr AttentionShape kShape{.query_heads = 4, .kv_heads = 2, .head_dim = 24};
-  static constexpr std::int64_t kQ = 4 * 24, kKv = 2 * 24;
+constexpr std::int64_t kDim = 24, kQ = 4 * kDim, kKv = 2 * kDim;
 
-  std::vector<float> normal(std::int64_t n) {
-    std::normal_distribution<float> distribution;
-    std::vector<float> values(static_cast<std::size_t>(n));
-    for (float& value : values) value = distribution(random);
-    return values;
+/// Two sequences side by side in a cache that was full of NaN, their blocks out of order.
+class AttentionTest : public testing::TestWithParam<std::tuple<std::int64_t, std::string>> {
+ protected:
+  static constexpr std::int64_t kLengths[] = {70, 333};
+  static constexpr std::int64_t kRows = 70 + 333;
+
+  AttentionTest() {
+    std::normal_distribution<float> normal;
+    for (auto [values, width] : {std::pair{&q_, kQ}, {&k_, kKv}, {&v_, kKv}}) {
+      values->resize(static_cast<std::size_t>(kRows * width));
+      for (float& value : *values) value = normal(random_);
+    }
+    std::vector<BlockId> blocks(kBlocks);
+    std::iota(blocks.begin(), blocks.end(), 0);
+    std::shuffle(blocks.begin(), blocks.end(), random_);
+    tables_[0].assign(blocks.begin(), blocks.begin() + 3);
+    tables_[1].assign(blocks.begin() + 3, blocks.end());
+    shape_.window = std::get<0>(GetParam());
   }
 
-  static double reference(const AttentionShape& shape, const std::vector<float>& q, const std::vector<float>& k,
-                          const std::vector<float>& v, std::int64_t t, std::int64_t head, std::int64_t d) {
-    const std::int64_t kv = head / 2;
-    const std::int64_t first = shape.window > 0 ? std::max<std::int64_t>(0, t - shape.window + 1) : 0;
-    std::vector<double> scores;
-    for (std::int64_t s = first; s <= t; ++s) {
-      double dot = 0;
-      for (std::int64_t i = 0; i < 24; ++i) {
-        dot += static_cast<double>(q[static_cast<std::size_t>(t * kQ + head * 24 + i)]) *
-               k[static_cast<std::size_t>(s * kKv + kv * 24 + i)];
-      }
-      scores.push_back(std::exp(dot / std::sqrt(24.0)));
-    }
+  /// Everything through store_kv and attention, at most `chunk` tokens of each sequence a step.
+  std::vector<float> run(KvStorage storage, int threads, std::int64_t chunk) {
+    ModelCache cache({{2, kDim}}, kBlocks, storage);
+    std::memset(cache.layer(0).head(0, 0), 0xFF, static_cast<std::size_t>(kBlocks * cache.block_bytes()));
+    ThreadPool pool(threads);
+    Workspace workspace(attention_workspace_bytes(shape_, threads));
+    const Context context{pool, kernels_, workspace};
+    std::vector<float> out(static_cast<std::size_t>(kRows * kQ));
+    for (std::int64_t first = 0; first < kLengths[1]; first += chunk) step(context, cache, first, chunk, out);
+    return out;
+  }
+
+  double expected(int sequence, std::int64_t t, std::int64_t head, std::int64_t d) const {
+    const std::int64_t row = sequence * kLengths[0];
+    const std::int64_t first = shape_.window > 0 ? std::max<std::int64_t>(0, t - shape_.window + 1) : 0;
     double sum = 0;
     double total = 0;
-    for (std::size_t i = 0; i < scores.size(); ++i) {
-      total += scores[i];
-      sum += scores[i] * v[static_cast<std::size_t>((first + static_cast<std::int64_t>(i)) * kKv + kv * 24 + d)];
+    for (std::int64_t s = first; s <= t; ++s) {
+      const float* key = k_.data() + (row + s) * kKv + head / 2 * kDim;
+      const float* query = q_.data() + (row + t) * kQ + head * kDim;
+      const double weight = std::exp(std::inner_product(key, key + kDim, query, 0.0) / std::sqrt(24.0));
+      total += weight;
+      sum += weight * v_[static_cast<std::size_t>((row + s) * kKv + head / 2 * kDim + d)];
     }
     return sum / total;
   }
 
-  std::mt19937 random{11};
+  static constexpr std::int64_t kBlocks = 3 + 11;
+  AttentionShape shape_{.query_heads = 4, .kv_heads = 2, .head_dim = kDim};
+  const Kernels kernels_ = select_kernels(std::get<1>(GetParam()));
+  std::mt19937 random_{11};
+  std::vector<float> q_, k_, v_;
+  std::vector<BlockId> tables_[2];
+
+ private:
+  void step(const Context& context, ModelCache& cache, std::int64_t first, std::int64_t chunk,
+            std::vector<float>& out) const {
+    std::vector<std::int32_t> positions, rows;
+    std::vector<SequenceSlice> slices;
+    for (int s = 0; s < 2; ++s) {
+      const std::int64_t end = std::min(first + chunk, kLengths[s]);
+      if (first >= end) continue;
+      slices.push_back({static_cast<std::int64_t>(positions.size()), end - first, tables_[s]});
+      for (std::int64_t t = first; t < end; ++t) {
+        positions.push_back(static_cast<std::int32_t>(t));
+        rows.push_back(static_cast<std::int32_t>(s * kLengths[0] + t));
+      }
+    }
+    const auto count = static_cast<std::int64_t>(rows.size());
+    const auto gather = [&](const std::vector<float>& all, std::int64_t width) {
+      std::vector<float> some;
+      for (const std::int32_t row : rows) {
+        some.insert(some.end(), all.begin() + row * width, all.begin() + (row + 1) * width);
+      }
+      return some;
+    };
+    const auto q = gather(q_, kQ), k = gather(k_, kKv), v = gather(v_, kKv);
+    std::vector<float> result(q.size());
+    const Batch batch{positions, positions, slices, {}};
+    store_kv(context, batch, {k.data(), count, kKv, kKv}, {v.data(), count, kKv, kKv}, kDim, cache.layer(0));
+    attention(context, shape_, batch, {q.data(), count, kQ, kQ}, cache.layer(0), {result.data(), count, kQ, kQ});
+    for (std::int64_t r = 0; r < count; ++r) {
+      std::copy_n(result.begin() + r * kQ, kQ, out.begin() + rows[static_cast<std::size_t>(r)] * kQ);
+    }
+  }
 };
 
 TEST_P(AttentionTest, EqualsTheFormulaForTwoSequencesAtOnce) {
-  AttentionShape shape = kShape;
-  shape.window = GetParam();
-  constexpr std::int64_t kLengths[] = {70, 33};
-  ModelCache cache({{2, 24}}, 8, kKvF32);
-  const std::vector<BlockId> tables[] = {{5, 0, 3}, {7, 2}};
-  std::vector<float> q, k, v;
-  std::vector<std::int32_t> positions;
-  std::vector<SequenceSlice> slices;
+  const auto out = run(kKvF32, 2, 1000);
   for (int s = 0; s < 2; ++s) {
-    slices.push_back({static_cast<std::int64_t>(positions.size()), kLengths[s], tables[s]});
-    for (std::int64_t t = 0; t < kLengths[s]; ++t) positions.push_back(static_cast<std::int32_t>(t));
-  }
-  const auto rows = static_cast<std::int64_t>(positions.size());
-  q = normal(rows * kQ);
-  k = normal(rows * kKv);
-  v = normal(rows * kKv);
-  const Batch batch{positions, positions, slices, {}};
-  ThreadPool pool(2);
-  Workspace workspace(1 << 20);
-  const Kernels kernels = select_kernels("");
-  const Context context{pool, kernels, workspace};
-  store_kv(context, batch, {k.data(), rows, kKv, kKv}, {v.data(), rows, kKv, kKv}, 24, cache.layer(0));
-  std::vector<float> out(static_cast<std::size_t>(rows * kQ));
-  attention(context, shape, batch, {q.data(), rows, kQ, kQ}, cache.layer(0), {out.data(), rows, kQ, kQ});
-
-  for (int s = 0; s < 2; ++s) {
-    const auto from = [&](const std::vector<float>& all, std::int64_t width) {
-      return std::vector<float>(all.begin() + slices[static_cast<std::size_t>(s)].first_row * width, all.end());
-    };
-    const auto sq = from(q, kQ), sk = from(k, kKv), sv = from(v, kKv), so = from(out, kQ);
     for (std::int64_t t = 0; t < kLengths[s]; ++t) {
-      for (std::int64_t head = 0; head < 4; ++head) {
-        for (std::int64_t d = 0; d < 24; ++d) {
-          ASSERT_NEAR(so[static_cast<std::size_t>(t * kQ + head * 24 + d)], reference(shape, sq, sk, sv, t, head, d),
-                      1e-5)
-              << "sequence " << s << " position " << t << " head " << head;
-        }
+      for (std::int64_t i = 0; i < kQ; ++i) {
+        ASSERT_NEAR(out[static_cast<std::size_t>((s * kLengths[0] + t) * kQ + i)], expected(s, t, i / kDim, i % kDim),
+                    1e-5)
+            << "sequence " << s << " position " << t << " head " << i / kDim;
       }
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Windows, AttentionTest, testing::Values(0, 1, 8, 32, 33, 100));
+TEST_P(AttentionTest, SameBitsInChunksAndOnAnyThreads) {
+  for (const KvStorage storage : {kKvF32, kKvBF16, kKvInt8}) {
+    const auto bits = run(storage, 1, 1000);
+    for (const float value : bits) ASSERT_TRUE(std::isfinite(value));
+    for (std::int64_t chunk = 1; chunk <= 40; chunk += chunk < 4 ? 1 : 9) {
+      for (const int threads : {1, 3}) {
+        const auto other = run(storage, threads, chunk);
+        ASSERT_EQ(std::memcmp(other.data(), bits.data(), bits.size() * sizeof(float)), 0)
+            << "storage " << int{storage} << " chunks of " << chunk << " threads " << threads;
+      }
+    }
+  }
+}
 
-TEST(StoreKv, NeverReadsOrChangesOtherPositions) {  // cases.md C09: rows of an earlier owner must not be seen
-  ModelCache cache({{1, 4}}, 2, kKvBF16);
-  const PagedKv layer = cache.layer(0);
-  std::memset(layer.head(0, 0), 0x7F, static_cast<std::size_t>(2 * cache.block_bytes()));  // NaN everywhere
-  ThreadPool pool(1);
-  Workspace workspace(1 << 22);
-  const Kernels kernels = select_kernels("");
-  const Context context{pool, kernels, workspace};
-  const std::vector<float> values = {1, 2, 3, 4, 5, 6, 7, 8};
-  const std::int32_t positions[] = {0, 1};
-  const BlockId table[] = {1};
-  const SequenceSlice slice{0, 2, table};
-  const Batch batch{positions, positions, {&slice, 1}, {}};
-  store_kv(context, batch, {values.data(), 2, 4, 4}, {values.data(), 2, 4, 4}, 4, layer);
-  std::vector<float> out(8);
-  attention(context, {1, 1, 4, 0}, batch, {values.data(), 2, 4, 4}, layer, {out.data(), 2, 4, 4});
-  for (const float value : out) EXPECT_TRUE(std::isfinite(value));
-  EXPECT_NEAR(out[0], 1.0f, 1e-3);  // a table may round the weight
+INSTANTIATE_TEST_SUITE_P(Windows, AttentionTest,
+                         testing::Combine(testing::Values(0, 1, 33, 100), testing::ValuesIn(runnable_isas())),
+                         [](const auto& param) {
+                           return std::to_string(std::get<0>(param.param)) + "_" + std::get<1>(param.param);
+                         });
+
+TEST(Attention, MoreQueryHeadsThanATaskTakes) {
+  constexpr std::int64_t kHeads = kAttentionRows + 5;
+  for (const KvStorage storage : {kKvF32, kKvBF16, kKvInt8}) {
+    ModelCache cache({{1, 8}}, 1, storage);
+    ThreadPool pool(2);
+    const AttentionShape shape{kHeads, 1, 8, 0};
+    Workspace workspace(attention_workspace_bytes(shape, 2));
+    const Kernels kernels = select_kernels("");
+    const Context context{pool, kernels, workspace};
+    const std::vector<float> kv(16, 0.5f);
+    std::vector<float> q(2 * kHeads * 8, 1), out(q.size());
+    const std::int32_t positions[] = {0, 1};
+    const BlockId table[] = {0};
+    const SequenceSlice slice{0, 2, table};
+    const Batch batch{positions, positions, {&slice, 1}, {}};
+    store_kv(context, batch, {kv.data(), 2, 8, 8}, {kv.data(), 2, 8, 8}, 8, cache.layer(0));
+    attention(context, shape, batch, {q.data(), 2, kHeads * 8, kHeads * 8}, cache.layer(0),
+              {out.data(), 2, kHeads * 8, kHeads * 8});
+    for (const float value : out) ASSERT_NEAR(value, 0.5f, 2e-3);
+  }
+}
+
+TEST(KvFormat, BytesOfABlock) {  // Qwen3-0.6B: performance.md 1.2
+  const std::vector<LayerCacheSpec> layers(28, {8, 128});
+  EXPECT_EQ(ModelCache::block_bytes(layers, kKvF32), 32 * 229376);
+  EXPECT_EQ(ModelCache::block_bytes(layers, kKvBF16), 32 * 114688);
+  EXPECT_EQ(ModelCache::block_bytes(layers, kKvInt8), 32 * 59136);
 }
 
 }  // namespace
-}  // namespace vitrine
+}  // namespace vitrine::test
