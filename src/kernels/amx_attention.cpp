@@ -10,7 +10,7 @@ namespace vitrine {
 namespace {
 
 // Tiles 0 to 3 are sums of two blocks of 16 rows by two tiles of 16 columns, 4 and 5 the rows, 6 and 7 the columns.
-// A block of rows that is not full is filled up with zeros, but for a task that has one block.
+// What stands in the rows that fill up a block does not matter: they touch no other row, and nobody reads them.
 //
 // Tiles and vectors are different units of a core, and both are kept at work: a task is cut into steps (32 rows and a
 // span of keys), and while the vectors turn the scores of one step into weights, a few at a time, the tiles compute the
@@ -35,6 +35,7 @@ struct Step {
   Seen seen;
   std::int64_t place;  // number in the span of the first block
   bool begins_span;    // the first rows to see something of it
+  bool begins_rows;    // the first span that these rows see
 };
 
 /// What the vectors know of a step's rows.
@@ -77,21 +78,15 @@ TileFrame make_tile_frame(const AttentionTask& task, const KvPlaces& places) {
   for (float** state : states) *state = take_floats(at, blocks * kTileRows);
   frame.queries = take(blocks * places.key_steps * kTileBytes);
   frame.out = reinterpret_cast<float*>(take(blocks * places.value_tiles * kTileBytes));
-  const auto clear = [](void* from, std::int64_t bytes) __attribute__((always_inline)) {
-    for (std::int64_t i = 0; i < bytes; i += kLine) Simd::store_bits(static_cast<char*>(from) + i, Simd::zero_int());
-  };
   for (int i = 0; i < 2; ++i) {
     frame.scores[i] = take_floats(at, kRowsAtOnce * kScoreStride);
     frame.weights[i] = take(2 * kBlocksOfSpan * kTileBytes);
-    clear(frame.weights[i], 2 * kBlocksOfSpan * kTileBytes);
   }
   frame.values = at;
   for (std::int64_t row = 0; row < frame.num_rows; ++row) {
     frame.reference[row] = kNoScore;
     frame.sum[row] = 0;
   }
-  clear(frame.queries, blocks * places.key_steps * kTileBytes);
-  clear(frame.out, blocks * places.value_tiles * kTileBytes);
   return frame;
 }
 
@@ -339,6 +334,16 @@ struct PieceByPiece {
 
 // ---- What the tiles do ----
 
+template <int Blocks>
+VITRINE_INLINE void zero_sums() {
+  zero_tile<0>();
+  zero_tile<1>();
+  if constexpr (Blocks == 2) {
+    zero_tile<2>();
+    zero_tile<3>();
+  }
+}
+
 /// q k^T of `Blocks` blocks of rows with the tokens of all blocks seen. The first rows bring the span's values to the
 /// second cache while they are at it.
 template <class Kv, int Blocks, class Between>
@@ -349,12 +354,7 @@ VITRINE_INLINE void score(const TileFrame& frame, const Step& step, float* score
   for (std::int64_t b = 0; b < step.seen.count; ++b, scores += kKvTokens) {
     const unsigned char* panel = step.seen.block[b];
     const unsigned char* values = step.begins_span ? panel + frame.places.values : nullptr;
-    zero_tile<0>();
-    zero_tile<1>();
-    if constexpr (Blocks == 2) {
-      zero_tile<2>();
-      zero_tile<3>();
-    }
+    zero_sums<Blocks>();
     for (std::int64_t k = 0; k < steps; ++k, panel += 2 * kTileBytes) {
       load_tile<6>(panel, kLine);
       load_tile<4>(q0 + k * kTileBytes, kLine);
@@ -419,11 +419,15 @@ VITRINE_INLINE void add_values(const TileFrame& frame, const Step& step, const S
     float* out0 = frame.out + (step.first / kTileRows * tiles + 2 * pair) * kTileFloats;
     float* out1 = out0 + tiles * kTileFloats;
     const bool both = 2 * pair + 1 < tiles;
-    load_tile<0>(out0, kLine);
-    if (both) load_tile<1>(out0 + kTileFloats, kLine);
-    if constexpr (Blocks == 2) {
-      load_tile<2>(out1, kLine);
-      if (both) load_tile<3>(out1 + kTileFloats, kLine);
+    if (step.begins_rows) {
+      zero_sums<Blocks>();
+    } else {
+      load_tile<0>(out0, kLine);
+      if (both) load_tile<1>(out0 + kTileFloats, kLine);
+      if constexpr (Blocks == 2) {
+        load_tile<2>(out1, kLine);
+        if (both) load_tile<3>(out1 + kTileFloats, kLine);
+      }
     }
     for (std::int64_t b = 0; b < step.seen.count; ++b) {
       const unsigned char* values = Kv::values(frame, step.seen.block[b], step.place + b) + 2 * pair * kTileBytes;
@@ -466,6 +470,8 @@ bool advance(const AttentionTask& task, const TileFrame& frame, Step& step) {
     step.seen = seen_blocks(task, {step.first, step.count, nullptr}, step.start);
     step.place = (step.seen.start - step.start) / kKvTokens;
     step.begins_span = step.start != start_before;
+    const std::int64_t first_seen = visible(task, step.first / task.heads).first;
+    step.begins_rows = step.start <= first_seen;
     if (step.seen.count > 0) return true;
   }
 }
