@@ -12,8 +12,9 @@ namespace {
 constexpr std::int64_t kSumBytes = 4 * kTileBytes;
 /// Steps of a panel, 2 KB each, that stay in the first cache while all rows pass by.
 constexpr std::int64_t kBlockSteps = 8;
-/// From so many rows on integers go through the tiles. The same integers either way.
-constexpr std::int64_t kFewRows = 8;
+/// Above so many rows integers go through the tiles: the same integers either way. int4 has to be unpacked for them.
+constexpr std::int64_t kFewInt8Rows = 4;
+constexpr std::int64_t kFewInt4Rows = 8;
 
 /// Two blocks of the operand, the second perhaps missing (0 rows).
 struct RowPair {
@@ -376,7 +377,7 @@ void int8_panel_on_tiles(const MatmulTask& task, Tiles& tiles, const unsigned ch
 }
 
 void matmul_int8_on_tiles(const MatmulTask& task) {
-  if (task.x.rows <= kFewRows) return matmul_int8(task);
+  if (task.x.rows <= kFewInt8Rows) return matmul_int8(task);
   Tiles tiles;
   SegmentResults results(task);
   const std::int64_t rows = rows_at_once(task.x);
@@ -393,7 +394,7 @@ void matmul_int8_on_tiles(const MatmulTask& task) {
 }
 
 void matmul_int4_on_tiles(const MatmulTask& task) {
-  if (task.x.rows <= kFewRows) return matmul_int4(task);
+  if (task.x.rows <= kFewInt4Rows) return matmul_int4(task);
   Tiles tiles;
   SegmentResults results(task);
   const unsigned char* panel = task.weight.panels;

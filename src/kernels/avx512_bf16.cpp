@@ -18,7 +18,7 @@ void tile(const MatmulTask& task, const unsigned char* panel, std::int64_t colum
   for (int m = 0; m < MR; ++m) acc[m][0] = acc[m][1] = Simd::zero();
   const unsigned char* x = block.tile;
   for (std::int64_t step = 0; step < task.weight.steps; ++step, panel += 2 * kTileBytes, x += block.step_bytes) {
-    if constexpr (MR == 1) {
+    if (block.row == 0) {
       for (int line = 0; line < 32; ++line) prefetch(panel + line * kLine);
     }
 #pragma GCC unroll 1

@@ -63,7 +63,7 @@ void float_tile(const MatmulTask& task, const unsigned char* panel, std::int64_t
   }
   const unsigned char* x = block.tile;
   for (std::int64_t step = 0; step < task.weight.steps; ++step, panel += 2 * kTileBytes) {
-    if constexpr (MR == 1) {
+    if (block.row == 0) {
       for (int line = 0; line < 32; ++line) prefetch(panel + line * kLine);
     }
 #pragma GCC unroll 1

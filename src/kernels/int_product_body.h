@@ -63,7 +63,7 @@ void int8_tile(const MatmulTask& task, const unsigned char* panel, const float* 
     start_sums(acc, x.segment_sums + at, x.segments);
     const std::int64_t end = step + kSegment / 64 < task.weight.steps ? step + kSegment / 64 : task.weight.steps;
     for (; step < end; ++step, panel += 2 * kTileBytes, tile += block.step_bytes) {
-      if constexpr (MR == 1) {
+      if (block.row == 0) {
         for (int line = 0; line < 32; ++line) prefetch(panel + line * kLine);
       }
       add_quads<Raised>(acc, panel, tile, 0, 16);
@@ -112,7 +112,7 @@ void int8_grouped_tile(const MatmulTask& task, const unsigned char* panel, const
       }
       for (const std::int64_t group_end = quad + quads; quad < group_end; quad += 8) {
         const unsigned char* tiles = panel + quad / 16 * 2 * kTileBytes;
-        if constexpr (MR == 1) {
+        if (block.row == 0) {
           for (int line = 0; line < 16; ++line) prefetch(tiles + (quad % 16 * 2 + line) * kLine);
         }
         add_quads<Raised>(acc, tiles, block.tile + quad / 16 * block.step_bytes, static_cast<int>(quad % 16), 8);
@@ -241,6 +241,7 @@ void unpack_int4(const PackedWeight& weight, const unsigned char* panel, unsigne
   const unsigned char* nibbles = panel + weight.nibbles_offset;
   for (std::int64_t quad = 0; quad < weight.steps * 16; quad += 8, out += 8 * kLine) {
     if (quad > 0 && quad % 16 == 0) out += kTileBytes;  // the second tile of the step before
+    for (int line = 0; line < 8; ++line) prefetch(panel + (quad + line) * kLine);
     const unsigned char* group = nibbles + quad * 4 / weight.group * kTileRows;
     for (int v = 0; v < kVecs; ++v) {
       const Simd::I both = Simd::load_bytes(group + v * Simd::kLanes);
@@ -356,9 +357,9 @@ struct Int4Rows {
 void matmul_int4(const MatmulTask& task) {
   const unsigned char* panel = task.weight.panels;
   for (std::int64_t column = 0; column < task.n; column += kPanelRows, panel += task.weight.panel_bytes) {
-    if (task.x.rows <= kInt4Rows) {
+    if (task.x.rows <= 2 * kInt4Rows) {
       for_block<kInt4Rows>(task, Int4Rows{panel}, column, 0);
-    } else {  // unpacking pays from a few rows on
+    } else {  // from so many rows on unpacking the panel once pays
       unpack_int4<false, Dot::kOffset>(task.weight, panel, task.scratch);
       int8_panel<true>(task, task.scratch, panel + task.weight.row_scales_offset, column);
     }

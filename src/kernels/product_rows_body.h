@@ -15,7 +15,7 @@ constexpr int kWidth = 2 * kVecs;                                  // the same f
 constexpr std::int64_t kLine = 64;                                 // bytes of a tile for one 4-byte step of k
 constexpr std::int64_t kAhead = 8192;                              // prefetch distance, bytes (performance.md 0.4)
 
-/// Fetches what the same place of the stream needs next. One row at a time waits for memory and for nothing else.
+/// Fetches what the stream needs next: for the first rows that meet a panel, memory is what they wait for.
 VITRINE_INLINE void prefetch(const unsigned char* p) {
   _mm_prefetch(reinterpret_cast<const char*>(p) + kAhead, _MM_HINT_T1);
 }
