@@ -160,7 +160,7 @@ Engine::Impl::Impl(const std::string& name, const EngineOptions& options)
       cache_(model_->cache_layers(),
              blocks_for(std::max(context_length_, option("cache_tokens", options.cache_tokens, kMaxCacheTokens, 0))),
              kv_storage(options)),
-      workspace_(model_->workspace_bytes(step_tokens_, context_length_, pool_.size()) +
+      workspace_(model_->workspace_bytes(step_tokens_, pool_.size()) +
                  model_->head().workspace_bytes(step_tokens_, pool_.size())),
       scheduler_(cache_.num_blocks(), step_tokens_) {
   const ModelConfig& config = checkpoint_->config();

@@ -33,7 +33,7 @@ class Model {
   virtual std::vector<LayerCacheSpec> cache_layers() const = 0;
   virtual std::int64_t hidden_size() const noexcept = 0;
   /// Upper bound of what forward takes from the workspace.
-  virtual std::int64_t workspace_bytes(std::int64_t max_rows, std::int64_t max_context, int threads) const = 0;
+  virtual std::int64_t workspace_bytes(std::int64_t max_rows, int threads) const = 0;
   virtual std::vector<ModelPart> parts() const = 0;
   /// Notes for the user: surprises in the checkpoint that do not keep it from working.
   virtual const std::vector<std::string>& warnings() const noexcept = 0;

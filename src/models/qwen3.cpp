@@ -86,7 +86,7 @@ class Qwen3 final : public Model {
 
   std::int64_t hidden_size() const noexcept override { return config_.hidden_size; }
 
-  std::int64_t workspace_bytes(std::int64_t max_rows, std::int64_t /*max_context*/, int threads) const override {
+  std::int64_t workspace_bytes(std::int64_t max_rows, int threads) const override {
     const auto rows = [&](std::int64_t cols) { return Workspace::padded_bytes<float>(max_rows, cols); };
     const auto packed = [&](std::int64_t cols) { return packed_rows_bytes(max_rows, cols); };
     const std::int64_t widest = std::max({config_.hidden_size, q_size(), config_.intermediate_size});

@@ -17,7 +17,7 @@ ModelRunner::ModelRunner(const std::filesystem::path& folder, Options options)
       weights_(pool_, *checkpoint_, {.type = options.weights, .exact = options.exact}),
       model_(make_model(checkpoint_, weights_)),
       cache_(model_->cache_layers(), options.blocks, options.kv),
-      workspace_(model_->workspace_bytes(kMaxRows, options.blocks * kBlockTokens, options.threads) +
+      workspace_(model_->workspace_bytes(kMaxRows, options.threads) +
                  model_->head().workspace_bytes(kMaxRows, options.threads)) {}
 
 std::vector<float> ModelRunner::hidden(std::span<const TokenId> ids, std::span<const std::int64_t> chunks,
