@@ -22,6 +22,13 @@ Memory memory_of(const EngineInfo& info) {
   return {kv, needed, available, needed <= available};
 }
 
+std::string weights_name(const EngineInfo& info) {
+  return info.precision == Precision::kExact ? "as stored" : to_string(info.weights);
+}
+std::string kv_name(const EngineInfo& info) {
+  return info.precision == Precision::kExact ? "float32" : to_string(info.kv);
+}
+
 void print_json(const InfoCommand& o, const EngineInfo& info) {
   Json parts = Json::object();
   for (const ModelPart& part : info.parts) parts[part.name] = {{"parameters", part.parameters}, {"bytes", part.bytes}};
@@ -53,6 +60,9 @@ void print_json(const InfoCommand& o, const EngineInfo& info) {
                            {"available_bytes", memory.available},
                            {"fits", memory.fits},
                            {"precision", info.precision == Precision::kExact ? "exact" : "default"},
+                           {"weights", weights_name(info)},
+                           {"kv", kv_name(info)},
+                           {"weight_cache_file", info.weight_cache_file},
                            {"threads", info.threads},
                            {"isa", info.isa},
                            {"isas", isas}}));
@@ -79,15 +89,16 @@ void print_text(const InfoCommand& o, const EngineInfo& info) {
   line("Context",
        fmt::format("{} tokens of at most {}", with_commas(info.context), with_commas(info.max_position_embeddings)));
   line("Parameters", fmt::format("{} ({})", short_count(info.parameters), with_commas(info.parameters)));
-  line("Weights", short_bytes(info.weight_bytes));
+  line("Weights", fmt::format("{}, {}", short_bytes(info.weight_bytes), weights_name(info)));
   for (const ModelPart& part : info.parts) {
     line("  " + part.name,
          fmt::format("{:>9}  {:4.1f} %", short_bytes(part.bytes),
                      100.0 * static_cast<double>(part.bytes) / static_cast<double>(info.weight_bytes)));
   }
+  line("Packed in", info.weight_cache_file.empty() ? "memory" : info.weight_cache_file);
   const Memory memory = memory_of(info);
-  line("KV cache",
-       fmt::format("{} a token, {} at full context", short_bytes(info.kv_bytes_per_token), short_bytes(memory.kv)));
+  line("KV cache", fmt::format("{} a token, {} at full context, {}", short_bytes(info.kv_bytes_per_token),
+                               short_bytes(memory.kv), kv_name(info)));
   line("Memory", fmt::format("{} needed at full context, {} available: {}", short_bytes(memory.needed),
                              short_bytes(memory.available),
                              memory.fits ? "fits" : "does not fit; a smaller --context needs less"));

@@ -45,6 +45,9 @@ class InfoTest(ProgramTest):
             "context": 1024,
             "fits": True,
             "precision": "default",
+            "weights": "bf16",
+            "kv": "bf16",
+            "weight_cache_file": "",
             "threads": 2,
         }
         self.assertEqual({key: answer[key] for key in expected}, expected)
