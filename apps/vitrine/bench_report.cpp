@@ -143,7 +143,7 @@ void print_peaks(const BenchResult& result) {
     if (!stream.note.empty()) write_out(fmt::format("{}{}\n", fit("", 10), stream.note));
   }
   const char* what = "register to register, all threads";
-  write_out(fmt::format("{}{:6.0f} GFLOP/s  {}\n", fit("float32", 10), result.peaks.float_gflops, what));
+  write_out(fmt::format("{}{:6.0f} GFLOP/s  {}\n", fit("floats", 10), result.peaks.float_gflops, what));
   write_out(fmt::format("{}{:6.0f} GOP/s  {}\n", fit("int8", 10), result.peaks.int8_gops, what));
 }
 

@@ -65,7 +65,7 @@ class PartTimer {
 /// The most the instructions of a kernel table do when their operands are registers, over all threads together. A
 /// multiplication and an addition are two operations.
 struct PeakRates {
-  double float_gflops = 0;  ///< float32 multiply-add
+  double float_gflops = 0;  ///< multiply-add of floats: float32, on AMX bf16 summed in float32
   double int8_gops = 0;     ///< int8 products summed to int32
 };
 

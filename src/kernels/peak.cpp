@@ -57,6 +57,7 @@ PeakLoops select_peak_loops(const char* table) {
 #if defined(__x86_64__)
     if (choice.available && choice.name == "avx2") override_peak_avx2(loops);
     if (choice.available && choice.name == "avx512") override_peak_avx512(loops);
+    if (choice.available && choice.name == "amx") override_peak_amx(loops);
 #endif
     if (choice.name == name) break;
   }

@@ -21,5 +21,6 @@ PeakLoops select_peak_loops(const char* table);
 // Each replaces both. Call only where the CPU has the instruction set (peak.cpp asks).
 void override_peak_avx2(PeakLoops& loops);
 void override_peak_avx512(PeakLoops& loops);
+void override_peak_amx(PeakLoops& loops);  // floats: bf16 products on tiles, as the table multiplies them
 
 }  // namespace vitrine
