@@ -24,10 +24,10 @@ enum class FinishReason {
 /// "stop", "length", "cancelled" or "error".
 const char* to_string(FinishReason reason) noexcept;
 
-/// How numbers are stored on the way (weights are read as the checkpoint stores them in both).
+/// How numbers are stored on the way.
 enum class Precision {
-  kDefault,  ///< keys and values rounded to bf16, everything else in float32
-  kExact,    ///< float32 throughout: greedy tokens equal Hugging Face transformers in float32
+  kDefault,  ///< weights and cache as WeightType and KvType say; products may round their activations to bf16 or int8
+  kExact,    ///< weights as stored, else float32 throughout: greedy tokens equal Hugging Face transformers in float32
 };
 
 /// How the weights of the matrix products are stored in memory. Norms and biases stay in float32.

@@ -129,12 +129,12 @@ class Engine::Impl {
 
   Clock::time_point load_started_ = Clock::now();
   std::shared_ptr<const Checkpoint> checkpoint_;
-  Kernels kernels_;
-  ThreadPool pool_;
-  PackedWeights weights_;
-  std::unique_ptr<Model> model_;
   std::int64_t context_length_;
   std::int64_t step_tokens_;
+  Kernels kernels_;
+  ThreadPool pool_;
+  PackedWeights weights_;  // after the options are checked: packing can take seconds
+  std::unique_ptr<Model> model_;
   ModelCache cache_;
   Workspace workspace_;
   Scheduler scheduler_;
@@ -151,12 +151,12 @@ class Engine::Impl {
 
 Engine::Impl::Impl(const std::string& name, const EngineOptions& options)
     : checkpoint_(Checkpoint::open(resolve_model(name))),
+      context_length_(context_of(options, checkpoint_->config())),
+      step_tokens_(option("step_tokens", options.step_tokens, 65536, EngineOptions{}.step_tokens)),
       kernels_(select_kernels(chosen_isa(options), options.precision == Precision::kExact)),
       pool_(static_cast<int>(option("threads", options.threads, 1024, usable_cores()))),
       weights_(pool_, *checkpoint_, weight_options(name, options)),
       model_(make_model(checkpoint_, weights_)),
-      context_length_(context_of(options, checkpoint_->config())),
-      step_tokens_(option("step_tokens", options.step_tokens, 65536, EngineOptions{}.step_tokens)),
       cache_(model_->cache_layers(),
              blocks_for(std::max(context_length_, option("cache_tokens", options.cache_tokens, kMaxCacheTokens, 0))),
              kv_storage(options)),
