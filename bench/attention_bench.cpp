@@ -44,7 +44,8 @@ class Sequence {
 
   void store(std::int64_t first, std::int64_t rows) {
     step(first, rows, [&](const Batch& batch, std::int64_t layer) {
-      store_kv(context_, batch, {k_.data(), rows, kKv, kKv}, {v_.data(), rows, kKv, kKv}, 128, cache_.layer(layer));
+      store_kv(context_.kernels, batch, 0, {k_.data(), rows, kKv, kKv}, {v_.data(), rows, kKv, kKv}, 128, 0,
+               cache_.layer(layer));
     });
   }
   void attend(std::int64_t first, std::int64_t rows) {

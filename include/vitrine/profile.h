@@ -12,20 +12,19 @@ namespace vitrine {
 
 /// The parts of a step that are timed apart. What is left of a step is scheduling and the listeners.
 enum class StepPart {
-  kEmbedding,       ///< rows of the embedding table
-  kNorm,            ///< the norms of the residual stream
-  kQkv,             ///< q_proj, k_proj, v_proj
-  kRopeAndKvStore,  ///< QK-norm, rotary angles, rotation, writing keys and values to the cache
-  kAttention,       ///< scores, softmax and weighted values over the cache
-  kOProj,           ///< o_proj and the residual sum
-  kGateUp,          ///< gate_proj, up_proj, SiLU
-  kDownProj,        ///< down_proj and the residual sum
-  kHead,            ///< hidden state to logits, or to their largest
-  kSampling,        ///< choosing the token
+  kEmbedding,  ///< rows of the embedding table
+  kNorm,       ///< the norms of the residual stream
+  kQkv,        ///< q_proj, k_proj, v_proj, QK-norm, rotation, writing keys and values to the cache
+  kAttention,  ///< scores, softmax and weighted values over the cache
+  kOProj,      ///< o_proj and the residual sum
+  kGateUp,     ///< gate_proj, up_proj, SiLU
+  kDownProj,   ///< down_proj and the residual sum
+  kHead,       ///< hidden state to logits, or to their largest
+  kSampling,   ///< choosing the token
 };
-inline constexpr std::size_t kNumStepParts = 10;
+inline constexpr std::size_t kNumStepParts = 9;
 
-/// "embedding", "norm", "qkv", "rope_and_kv_store", "attention", "o_proj", "gate_up", "down_proj", "head", "sampling"
+/// "embedding", "norm", "qkv", "attention", "o_proj", "gate_up", "down_proj", "head", "sampling"
 const char* to_string(StepPart part) noexcept;
 
 /// Adds up what Engine::set_profile makes it watch.

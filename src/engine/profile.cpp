@@ -11,8 +11,6 @@ const char* to_string(StepPart part) noexcept {
       return "norm";
     case StepPart::kQkv:
       return "qkv";
-    case StepPart::kRopeAndKvStore:
-      return "rope_and_kv_store";
     case StepPart::kAttention:
       return "attention";
     case StepPart::kOProj:

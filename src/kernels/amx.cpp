@@ -12,6 +12,8 @@ namespace {
 constexpr std::int64_t kSumBytes = 4 * kTileBytes;
 /// Steps of a panel, 2 KB each, that stay in the first cache while all rows pass by.
 constexpr std::int64_t kBlockSteps = 8;
+/// Rows of finished sums that are dealt with during a step.
+constexpr std::int64_t kRowsOfStep = 2 * kTileRows / kBlockSteps;
 /// Above so many rows integers go through the tiles: the same integers either way. int4 has to be unpacked for them.
 constexpr std::int64_t kFewInt8Rows = 4;
 constexpr std::int64_t kFewInt4Rows = 8;
@@ -90,10 +92,11 @@ class Prefetcher {
   std::int64_t lines_;
 };
 
-/// sums += steps [from, to) of the pair's rows times those of the panel.
-template <class Products>
+/// sums += steps [from, to) of the pair's rows times those of the panel. Between the steps the vectors go on with
+/// `results`, those of the sums before: tiles and vectors are different units of a core.
+template <class Products, class Results>
 VITRINE_INLINE void add_steps(const RowPair& pair, const unsigned char* panel, std::int64_t from, std::int64_t to,
-                              Prefetcher& fetch) {
+                              Prefetcher& fetch, Results& results) {
   const std::int64_t stride0 = pair.rows[0] * kLine;
   const unsigned char* a0 = pair.tiles[0] + from * stride0;
   panel += from * 2 * kTileBytes;
@@ -110,6 +113,7 @@ VITRINE_INLINE void add_steps(const RowPair& pair, const unsigned char* panel, s
       Products::template add<2, 5, 6>();
       Products::template add<3, 5, 7>();
       fetch.step();
+      results.advance(kRowsOfStep);
     }
   } else {
     for (std::int64_t step = from; step < to; ++step, a0 += stride0, panel += 2 * kTileBytes) {
@@ -119,8 +123,10 @@ VITRINE_INLINE void add_steps(const RowPair& pair, const unsigned char* panel, s
       load_tile<7>(panel + kTileBytes, kLine);
       Products::template add<1, 4, 7>();
       fetch.step();
+      results.advance(kRowsOfStep);
     }
   }
+  results.advance(2 * kTileRows);
 }
 
 VITRINE_INLINE void zero_sums() {
@@ -152,31 +158,45 @@ const unsigned char* after(const MatmulTask& task, const unsigned char* panel, s
 
 std::int64_t pairs_of(std::int64_t rows) { return (rows + 2 * kTileRows - 1) / (2 * kTileRows); }
 
-/// The pair's rows of one panel go to y: value(block, row in it, half) for each 16 columns.
-template <class Value>
-VITRINE_INLINE void write_pair(const MatmulTask& task, const RowPair& pair, std::int64_t column, Value value) {
-  const bool whole = task.n - column >= kPanelRows;
-  const bool accumulate = task.accumulate;
-  for (int block = 0; block < 2; ++block) {
-    const std::int64_t rows = pair.rows[block];
-    float* y = task.y + (pair.first + block * kTileRows) * task.y_stride + column;
-    if (whole && accumulate) {
-      for (std::int64_t row = 0; row < rows; ++row, y += task.y_stride) {
-        Simd::store(y, Simd::add(Simd::load(y), value(block, row, 0)));
-        Simd::store(y + kTileRows, Simd::add(Simd::load(y + kTileRows), value(block, row, 1)));
-      }
-    } else if (whole) {
-      for (std::int64_t row = 0; row < rows; ++row, y += task.y_stride) {
-        Simd::store(y, value(block, row, 0));
-        Simd::store(y + kTileRows, value(block, row, 1));
-      }
-    } else {
-      for (std::int64_t row = 0; row < rows; ++row) {
-        const std::int64_t at = pair.first + block * kTileRows + row;
-        for (int half = 0; half < 2; ++half) write(task, at, column + half * kTileRows, value(block, row, half));
-      }
+/// Sums of 32 rows by 32 columns that the tiles have stored, on their way to where they belong, a few rows at a time.
+/// Each: each(row of the pair, its sums of columns 0-15, those of columns 16-31).
+class StoredSums {
+ public:
+  void start(const RowPair& pair, const unsigned char* sums) {
+    sums_ = sums;
+    next_ = 0;
+    end_ = pair.rows[0] + pair.rows[1];
+  }
+  template <class Each>
+  VITRINE_INLINE void advance(std::int64_t count, Each each) {
+    const std::int64_t end = next_ + count < end_ ? next_ + count : end_;
+    for (; next_ < end; ++next_) {
+      const unsigned char* row = sums_ + next_ / kTileRows * 2 * kTileBytes + next_ % kTileRows * kLine;
+      each(next_, row, row + kTileBytes);
     }
   }
+  bool pending() const { return next_ < end_; }
+
+ private:
+  const unsigned char* sums_ = nullptr;
+  std::int64_t next_ = 0, end_ = 0;
+};
+
+/// One row's results of a panel.
+VITRINE_INLINE void write_row(const MatmulTask& task, std::int64_t row, std::int64_t column, Simd::F left,
+                              Simd::F right) {
+  if (task.n - column < kPanelRows) {
+    write(task, row, column, left);
+    write(task, row, column + kTileRows, right);
+    return;
+  }
+  float* y = task.y + row * task.y_stride + column;
+  if (task.accumulate) {
+    left = Simd::add(Simd::load(y), left);
+    right = Simd::add(Simd::load(y + kTileRows), right);
+  }
+  Simd::store(y, left);
+  Simd::store(y + kTileRows, right);
 }
 
 /// So many rows that they fill about half of the second cache: what is left is for weights and results.
@@ -194,27 +214,23 @@ class FloatResults {
   explicit FloatResults(const MatmulTask& task) : task_(task) {}
 
   void start(const RowPair& pair, const unsigned char* sums, std::int64_t column) {
-    pair_ = pair;
-    sums_ = sums;
+    first_ = pair.first;
     column_ = column;
-    pending_ = true;
+    sums_.start(pair, sums);
   }
-  VITRINE_INLINE void finish() {
-    if (!pending_) return;
-    pending_ = false;
-    const unsigned char* sums = sums_;
-    write_pair(
-        task_, pair_, column_, [sums](int block, std::int64_t row, int half) __attribute__((always_inline)) {
-          return Simd::load(reinterpret_cast<const float*>(sums + (2 * block + half) * kTileBytes + row * kLine));
-        });
+  VITRINE_INLINE void advance(std::int64_t rows) {
+    sums_.advance(
+        rows, [this](std::int64_t row, const unsigned char* left, const unsigned char* right)
+                  __attribute__((always_inline)) {
+                    write_row(task_, first_ + row, column_, Simd::load(reinterpret_cast<const float*>(left)),
+                              Simd::load(reinterpret_cast<const float*>(right)));
+                  });
   }
 
  private:
   const MatmulTask& task_;
-  RowPair pair_{};
-  std::int64_t column_ = 0;
-  const unsigned char* sums_ = nullptr;
-  bool pending_ = false;
+  StoredSums sums_;
+  std::int64_t first_ = 0, column_ = 0;
 };
 
 /// Rows [begin, end) and one panel. sums: room for those of every pair.
@@ -234,8 +250,7 @@ void bf16_panel(const MatmulTask& task, Tiles& tiles, const unsigned char* panel
       } else {
         load_sums(pair, pair_sums);
       }
-      add_steps<BF16Products>(pair, panel, from, to, fetch);
-      results.finish();  // of the pair before, while the tiles are busy
+      add_steps<BF16Products>(pair, panel, from, to, fetch, results);
       store_sums(pair, pair_sums);
       if (to == steps) results.start(pair, pair_sums, column);
     }
@@ -253,7 +268,7 @@ void matmul_bf16(const MatmulTask& task) {
       bf16_panel(task, tiles, panel, column, begin, end, task.scratch, results);
     }
   }
-  results.finish();
+  results.advance(2 * kTileRows);
 }
 
 // ---- int8 ----
@@ -266,88 +281,64 @@ class SegmentResults {
   /// Room for the sums of the next segment; those of the one before are still in use.
   unsigned char* other_sums() {
     turn_ = !turn_;
-    return sums_[turn_ ? 1 : 0];
+    return room_[turn_ ? 1 : 0];
   }
+  /// totals: [rows of the pair, 32]. row_scales: with the last segment.
   void start(const RowPair& pair, std::int64_t segment, const unsigned char* sums, float* totals, std::int64_t column,
              const float* row_scales) {
-    pair_ = pair;
-    segment_ = segment;
-    from_ = sums;
+    first_ = pair.first;
+    scales_ = task_.x.scales + pair.first * task_.x.segments + segment;
+    first_segment_ = segment == 0;
     totals_ = totals;
     column_ = column;
     row_scales_ = row_scales;
-    pending_ = true;
+    sums_.start(pair, sums);
   }
-  VITRINE_INLINE void finish() {
-    if (!pending_) return;
-    pending_ = false;
+  VITRINE_INLINE void advance(std::int64_t rows) {
+    if (!sums_.pending()) return;
     if (row_scales_ != nullptr) {
-      if (segment_ == 0) {
-        write_rows<true>();
-      } else {
-        write_rows<false>();
-      }
-    } else if (segment_ == 0) {
-      add_rows<true>();
+      first_segment_ ? advance<true, true>(rows) : advance<false, true>(rows);
     } else {
-      add_rows<false>();
+      first_segment_ ? advance<true, false>(rows) : advance<false, false>(rows);
     }
   }
 
  private:
-  /// A row's sums of the segment times the row's scale.
-  static VITRINE_INLINE Simd::F part(const unsigned char* sums, Simd::F scale) {
-    return Simd::mul(Simd::to_float(Simd::load_bits(sums)), scale);
-  }
-
-  template <bool First>
-  VITRINE_INLINE void add_rows() {
-    const Operand& x = task_.x;
-    const float* scale = x.scales + pair_.first * x.segments + segment_;
-    float* total = totals_;
-    for (int block = 0; block < 2; ++block) {
-      const unsigned char* sums = from_ + block * 2 * kTileBytes;
-      for (std::int64_t row = 0; row < pair_.rows[block]; ++row) {
-        const Simd::F s = Simd::set(*scale);
-        const Simd::F left = part(sums, s);
-        const Simd::F right = part(sums + kTileBytes, s);
-        Simd::store(total, First ? left : Simd::add(Simd::load(total), left));
-        Simd::store(total + kTileRows, First ? right : Simd::add(Simd::load(total + kTileRows), right));
-        scale += x.segments;
-        sums += kLine;
-        total += kPanelRows;
-      }
-    }
-  }
-
-  template <bool First>
-  VITRINE_INLINE void write_rows() {
-    const std::int64_t segments = task_.x.segments;
-    const float* scales = task_.x.scales + pair_.first * segments + segment_;
-    const unsigned char* sums = from_;
-    const float* totals = totals_;
-    const Simd::F left = Simd::load(row_scales_);
-    const Simd::F right = Simd::load(row_scales_ + kTileRows);
-    write_pair(
-        task_, pair_, column_, [=](int block, std::int64_t row, int half) __attribute__((always_inline)) {
-          const Simd::F scale = Simd::set(scales[(block * kTileRows + row) * segments]);
-          Simd::F total = part(sums + (2 * block + half) * kTileBytes + row * kLine, scale);
-          if (!First) {
-            total = Simd::add(Simd::load(totals + (block * kTileRows + row) * kPanelRows + half * kTileRows), total);
+  template <bool First, bool Last>
+  VITRINE_INLINE void advance(std::int64_t rows) {
+    sums_.advance(
+        rows, [this](std::int64_t row, const unsigned char* left_sums,
+                     const unsigned char* right_sums) __attribute__((always_inline)) {
+          const Simd::F scale = Simd::set(scales_[row * task_.x.segments]);
+          float* total = totals_ + row * kPanelRows;
+          const auto add = [scale](const unsigned char* sums, const float* before) __attribute__((always_inline)) {
+            const Simd::F sum = Simd::to_float(Simd::load_bits(sums));
+            if (First) return Simd::mul(sum, scale);
+            Simd::F all = Simd::load(before);
+            Simd::fma(all, sum, scale);
+            return all;
+          };
+          const Simd::F left = add(left_sums, total);
+          const Simd::F right = add(right_sums, total + kTileRows);
+          if (Last) {
+            write_row(task_, first_ + row, column_, Simd::mul(left, Simd::load(row_scales_)),
+                      Simd::mul(right, Simd::load(row_scales_ + kTileRows)));
+          } else {
+            Simd::store(total, left);
+            Simd::store(total + kTileRows, right);
           }
-          return Simd::mul(total, half == 0 ? left : right);
         });
   }
 
   const MatmulTask& task_;
-  alignas(64) unsigned char sums_[2][kSumBytes];
+  alignas(64) unsigned char room_[2][kSumBytes];
   bool turn_ = false;
-  bool pending_ = false;
-  RowPair pair_{};
-  std::int64_t segment_ = 0, column_ = 0;
-  const unsigned char* from_ = nullptr;
+  bool first_segment_ = false;
+  StoredSums sums_;
+  std::int64_t first_ = 0, column_ = 0;
+  const float* scales_ = nullptr;
   float* totals_ = nullptr;
-  const float* row_scales_ = nullptr;  // with the last segment
+  const float* row_scales_ = nullptr;
 };
 
 /// Rows [begin, end) and one panel of bytes. totals: room for [end - begin, 32]. next: what to fetch meanwhile.
@@ -365,8 +356,7 @@ void int8_panel_on_tiles(const MatmulTask& task, Tiles& tiles, const unsigned ch
       for (std::int64_t step = from; step < block_end; step += kSegmentSteps) {
         const std::int64_t to = step + kSegmentSteps < block_end ? step + kSegmentSteps : block_end;
         zero_sums();
-        add_steps<ByteProducts>(pair, panel, step, to, fetch);
-        results.finish();  // of the segment before, while the tiles are busy
+        add_steps<ByteProducts>(pair, panel, step, to, fetch, results);
         unsigned char* sums = results.other_sums();
         store_sums(pair, sums);
         results.start(pair, step / kSegmentSteps, sums, totals + (first - begin) * kPanelRows, column,
@@ -390,7 +380,7 @@ void matmul_int8_on_tiles(const MatmulTask& task) {
                           reinterpret_cast<float*>(task.scratch), results);
     }
   }
-  results.finish();
+  results.advance(2 * kTileRows);
 }
 
 void matmul_int4_on_tiles(const MatmulTask& task) {
@@ -404,7 +394,7 @@ void matmul_int4_on_tiles(const MatmulTask& task) {
     int8_panel_on_tiles(task, tiles, task.scratch, panel + task.weight.panel_bytes,
                         panel + task.weight.row_scales_offset, column, 0, task.x.rows, totals, results);
   }
-  results.finish();
+  results.advance(2 * kTileRows);
 }
 
 }  // namespace

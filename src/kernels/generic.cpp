@@ -96,13 +96,15 @@ void matmul_int(const MatmulTask& task) {
           for (const std::int64_t stop = std::min(k + group, end); k < stop; ++k) {
             sum += at<std::int8_t>(in_operand(task.x, m, k), 0) * weight_at<Type>(task, n, k);
           }
-          auto value = static_cast<float>(sum);
+          const auto value = static_cast<float>(sum);
           if (kGroupScales) {
-            value *= float_at<Float16>(panel + task.weight.scales_offset, first / group * kPanelRows + row);
+            const float scale = float_at<Float16>(panel + task.weight.scales_offset, first / group * kPanelRows + row);
+            inner = std::fma(value, scale, inner);
+          } else {
+            inner = value;
           }
-          inner += value;
         }
-        total += inner * task.x.scales[m * task.x.segments + segment];
+        total = std::fma(inner, task.x.scales[m * task.x.segments + segment], total);
       }
       if (!kGroupScales) total *= at<float>(panel + task.weight.row_scales_offset, row);
       float& y = task.y[m * task.y_stride + n];

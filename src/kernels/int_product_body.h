@@ -28,6 +28,15 @@ VITRINE_INLINE void start_sums(Simd::I (&acc)[MR][NV], const std::int32_t* sums,
   }
 }
 
+/// sum += a b with one rounding; the first product begins the sum.
+VITRINE_INLINE void add_product(Simd::F& sum, Simd::F a, Simd::F b, bool first) {
+  if (first) {
+    sum = Simd::mul(a, b);
+  } else {
+    Simd::fma(sum, a, b);
+  }
+}
+
 /// acc += the products of quads of k: [first, first + count) of a step of 64 bytes.
 template <bool Raised, int MR, int NV>
 VITRINE_INLINE void add_quads(Simd::I (&acc)[MR][NV], const unsigned char* tiles, const unsigned char* x, int first,
@@ -73,8 +82,7 @@ void int8_tile(const MatmulTask& task, const unsigned char* panel, const float* 
       const Simd::F scale = Simd::set(x.scales[at + m * x.segments]);
 #pragma GCC unroll 4
       for (int v = 0; v < NV; ++v) {
-        const Simd::F part = Simd::mul(Simd::to_float(acc[m][v]), scale);
-        total[m][v] = segment == 0 ? part : Simd::add(total[m][v], part);
+        add_product(total[m][v], Simd::to_float(acc[m][v]), scale, segment == 0);
       }
     }
   }
@@ -124,8 +132,7 @@ void int8_grouped_tile(const MatmulTask& task, const unsigned char* panel, const
       for (int m = 0; m < MR; ++m) {
 #pragma GCC unroll 4
         for (int v = 0; v < NV; ++v) {
-          const Simd::F part = Simd::mul(Simd::to_float(acc[m][v]), ws[v]);
-          inner[m][v] = begun ? Simd::add(inner[m][v], part) : part;
+          add_product(inner[m][v], Simd::to_float(acc[m][v]), ws[v], !begun);
         }
       }
     }
@@ -134,8 +141,7 @@ void int8_grouped_tile(const MatmulTask& task, const unsigned char* panel, const
       const Simd::F scale = Simd::set(x.scales[(block.row + m) * x.segments + segment]);
 #pragma GCC unroll 4
       for (int v = 0; v < NV; ++v) {
-        const Simd::F part = Simd::mul(inner[m][v], scale);
-        total[m][v] = segment == 0 ? part : Simd::add(total[m][v], part);
+        add_product(total[m][v], inner[m][v], scale, segment == 0);
       }
     }
   }
@@ -210,8 +216,7 @@ void int4_tile(const MatmulTask& task, const unsigned char* panel, std::int64_t 
       const Simd::F scale = Simd::set(x.scales[(block.row + m) * x.segments + segment]);
 #pragma GCC unroll 4
       for (int v = 0; v < kWidth; ++v) {
-        const Simd::F part = Simd::mul(Simd::to_float(acc[m][v]), scale);
-        total[m][v] = segment == 0 ? part : Simd::add(total[m][v], part);
+        add_product(total[m][v], Simd::to_float(acc[m][v]), scale, segment == 0);
       }
     }
   }

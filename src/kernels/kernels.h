@@ -43,7 +43,7 @@ struct OperandRow {
 /// Floats: one sum an element, k ascending. Integers: exact sums over a segment (and a group), then in float32
 ///   y = row_scale[n] * sum over segments of float(sum of q * w) * x_scale             with one scale a row
 ///   y = sum over segments of (sum over its groups of float(sum of q * w) * scale[n]) * x_scale    with group scales
-/// each product and sum rounded by itself, in that order: the same bits from every table, and for a row whatever rows
+/// each term added in that order with one rounding (fused multiply-add): the same bits from every table, and for a row whatever rows
 /// and columns it is computed with.
 struct MatmulTask {
   PackedWeight weight;  // from the panel of the first column on

@@ -9,14 +9,15 @@
 #include "ops/attention.h"
 #include "ops/embedding.h"
 #include "ops/mlp.h"
+#include "ops/qkv.h"
 
 namespace vitrine {
 namespace {
 
 struct Layer {
   RmsNorm input_layernorm;
-  Linear q_proj, k_proj, v_proj, o_proj;
-  RmsNorm q_norm, k_norm;
+  Qkv qkv;
+  Linear o_proj;
   RmsNorm post_attention_layernorm;
   Linear gate_proj, up_proj, down_proj;
   AttentionShape attention;
@@ -27,7 +28,6 @@ struct Activations {
   MatrixView<float> x;         // [T, hidden_size] the residual stream
   PackedRows normed;           // [T, hidden_size]
   MatrixView<float> q;         // [T, query heads * head_dim]
-  MatrixView<float> k, v;      // [T, kv heads * head_dim]
   MatrixView<float> attended;  // [T, query heads * head_dim]
   PackedRows attended_packed;  // the same for o_proj
   PackedRows gated;            // [T, intermediate_size]
@@ -90,9 +90,12 @@ class Qwen3 final : public Model {
     const auto rows = [&](std::int64_t cols) { return Workspace::padded_bytes<float>(max_rows, cols); };
     const auto packed = [&](std::int64_t cols) { return packed_rows_bytes(max_rows, cols); };
     const std::int64_t widest = std::max({config_.hidden_size, q_size(), config_.intermediate_size});
-    return 2 * rows(config_.hidden_size) + 2 * rows(q_size()) + 2 * rows(kv_size()) + 2 * rows(config_.head_dim / 2) +
+    return 2 * rows(config_.hidden_size) + 2 * rows(q_size()) + 2 * rows(config_.head_dim / 2) +
            packed(config_.hidden_size) + packed(q_size()) + packed(config_.intermediate_size) +
-           norm_workspace_bytes(config_.hidden_size, threads) + gate_up_workspace_bytes(max_rows, widest, threads) +
+           norm_workspace_bytes(config_.hidden_size, threads) +
+           gate_up_workspace_bytes(max_rows, config_.hidden_size, config_.intermediate_size, threads) +
+           linear_workspace_bytes(max_rows, widest, threads) +
+           qkv_workspace_bytes(max_rows, config_.hidden_size, config_.head_dim, threads) +
            attention_workspace_bytes(layers_[0].attention, threads);
   }
 
@@ -104,10 +107,7 @@ class Qwen3 final : public Model {
   void forward_layer(const Context& context, const Batch& batch, int index, const PagedKv& kv, Activations& a) const {
     const Layer& layer = layers_[static_cast<std::size_t>(index)];
     rms_norm(context.timed(StepPart::kNorm), a.x, layer.input_layernorm, a.normed);
-    linear(context.timed(StepPart::kQkv), a.normed, {{layer.q_proj, a.q}, {layer.k_proj, a.k}, {layer.v_proj, a.v}});
-    qk_norm_rope(context.timed(StepPart::kRopeAndKvStore), a.q, config_.head_dim, layer.q_norm, a.rope);
-    qk_norm_rope(context.timed(StepPart::kRopeAndKvStore), a.k, config_.head_dim, layer.k_norm, a.rope);
-    store_kv(context.timed(StepPart::kRopeAndKvStore), batch, a.k, a.v, config_.head_dim, kv);
+    project_qkv(context.timed(StepPart::kQkv), a.normed, layer.qkv, config_.head_dim, a.rope, batch, kv, a.q);
     attention(context.timed(StepPart::kAttention), layer.attention, batch, a.q, kv, a.attended);
     if (context.probe != nullptr && context.probe->wants(ProbePoint::kAttentionWeights, index)) {
       observe_attention(context, layer.attention, batch, a.q, kv, index);
@@ -130,14 +130,12 @@ class Qwen3 final : public Model {
       return take_packed_rows(w, weight.operand(context.kernels), rows, weight.in_features());
     };
     return {.x = w.matrix<float>(rows, config_.hidden_size),
-            .normed = packed(layer.q_proj),
+            .normed = packed(layer.qkv.q_proj),
             .q = w.matrix<float>(rows, q_size()),
-            .k = w.matrix<float>(rows, kv_size()),
-            .v = w.matrix<float>(rows, kv_size()),
             .attended = w.matrix<float>(rows, q_size()),
             .attended_packed = packed(layer.o_proj),
             .gated = packed(layer.down_proj),
-            .rope = rope_table(context.timed(StepPart::kRopeAndKvStore), rope_, batch.positions)};
+            .rope = rope_table(context.timed(StepPart::kQkv), rope_, batch.positions)};
   }
 
   static MatrixView<float> gather(const Context& context, MatrixView<const float> x,
@@ -173,13 +171,13 @@ class Qwen3 final : public Model {
     const char* kv_keys = "num_key_value_heads * head_dim, hidden_size";
     return {
         .input_layernorm = take_norm(scope, "input_layernorm.weight", hidden, "hidden_size"),
-        .q_proj = take_linear(weights, attention, "q_proj", {q_size(), hidden}, q_keys),
-        .k_proj = take_linear(weights, attention, "k_proj", {kv_size(), hidden}, kv_keys),
-        .v_proj = take_linear(weights, attention, "v_proj", {kv_size(), hidden}, kv_keys),
+        .qkv = {.q_proj = take_linear(weights, attention, "q_proj", {q_size(), hidden}, q_keys),
+                .k_proj = take_linear(weights, attention, "k_proj", {kv_size(), hidden}, kv_keys),
+                .v_proj = take_linear(weights, attention, "v_proj", {kv_size(), hidden}, kv_keys),
+                .q_norm = take_norm(attention, "q_norm.weight", config_.head_dim, "head_dim"),
+                .k_norm = take_norm(attention, "k_norm.weight", config_.head_dim, "head_dim")},
         .o_proj = take_linear(weights, attention, "o_proj", {hidden, q_size()},
                               "hidden_size, num_attention_heads * head_dim"),
-        .q_norm = take_norm(attention, "q_norm.weight", config_.head_dim, "head_dim"),
-        .k_norm = take_norm(attention, "k_norm.weight", config_.head_dim, "head_dim"),
         .post_attention_layernorm = take_norm(scope, "post_attention_layernorm.weight", hidden, "hidden_size"),
         .gate_proj = take_linear(weights, mlp, "gate_proj", {ffn, hidden}, "intermediate_size, hidden_size", false),
         .up_proj = take_linear(weights, mlp, "up_proj", {ffn, hidden}, "intermediate_size, hidden_size", false),

@@ -31,15 +31,8 @@ struct Piece {
 struct Pieces {
   const Batch& batch;
   std::int64_t tokens;
-  bool by_block;  // pieces end where a block of the cache does: `tokens` is the size of a block
 
-  /// Tokens by which a sequence's first piece is shorter.
-  std::int64_t skipped(const SequenceSlice& sequence) const {
-    return by_block ? position_of(batch, sequence.first_row) % tokens : 0;
-  }
-  std::int64_t count(const SequenceSlice& sequence) const {
-    return (skipped(sequence) + sequence.num_rows + tokens - 1) / tokens;
-  }
+  std::int64_t count(const SequenceSlice& sequence) const { return (sequence.num_rows + tokens - 1) / tokens; }
   std::int64_t count() const {
     std::int64_t total = 0;
     for (const SequenceSlice& sequence : batch.sequences) total += count(sequence);
@@ -48,9 +41,8 @@ struct Pieces {
   Piece at(std::int64_t index) const {
     auto sequence = batch.sequences.begin();
     for (; index >= count(*sequence); ++sequence) index -= count(*sequence);
-    const std::int64_t begin = std::max<std::int64_t>(index * tokens - skipped(*sequence), 0);
-    const std::int64_t end = std::min((index + 1) * tokens - skipped(*sequence), sequence->num_rows);
-    return {&*sequence, sequence->first_row + begin, end - begin};
+    const std::int64_t begin = index * tokens;
+    return {&*sequence, sequence->first_row + begin, std::min(tokens, sequence->num_rows - begin)};
   }
 };
 
@@ -84,43 +76,29 @@ std::int64_t attention_workspace_bytes(const AttentionShape& shape, int threads)
   return Workspace::padded_bytes<unsigned char>(threads, attention_scratch_bytes(shape.head_dim));
 }
 
-void qk_norm_rope(const Context& context, MatrixView<float> x, std::int64_t head_dim, const RmsNorm& norm,
-                  const RopeTable& table) {
-  constexpr std::int64_t kHeadsPerChunk = 32;
-  const std::int64_t heads = x.cols / head_dim;
-  context.pool.parallel_for(x.rows * heads, kHeadsPerChunk, [&](std::int64_t begin, std::int64_t end, int) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      const std::int64_t row = i / heads;
-      float* head = x.row(row) + i % heads * head_dim;
-      context.kernels.rms_norm(head, norm.weight.data(), head_dim, norm.eps, head);
-      context.kernels.rope(head, table.cosines.row(row), table.sines.row(row), head_dim);
-    }
-  });
-}
-
-void store_kv(const Context& context, const Batch& batch, MatrixView<const float> k, MatrixView<const float> v,
-              std::int64_t head_dim, const PagedKv& cache) {
-  constexpr std::int64_t kItemsPerChunk = 8;
-  const std::int64_t kv_heads = k.cols / head_dim;
-  // Block by block: the first token of a block clears it, so one thread stores all of them.
-  const Pieces blocks{batch, kBlockTokens, true};
-  const auto store = context.kernels.store_kv[cache.storage];
-  context.pool.parallel_for(blocks.count() * kv_heads, kItemsPerChunk, [&](std::int64_t begin, std::int64_t end, int) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      const Piece piece = blocks.at(i / kv_heads);
-      const std::int64_t head = i % kv_heads;
-      const std::int64_t position = position_of(batch, piece.row);
-      const BlockId block = piece.sequence->block_table[static_cast<std::size_t>(position / kBlockTokens)];
-      store({.k = k.row(piece.row) + head * head_dim,
-             .v = v.row(piece.row) + head * head_dim,
+void store_kv(const Kernels& kernels, const Batch& batch, std::int64_t first_row, MatrixView<const float> k,
+              MatrixView<const float> v, std::int64_t head_dim, std::int64_t first_head, const PagedKv& cache) {
+  for (const SequenceSlice& sequence : batch.sequences) {
+    const std::int64_t end = std::min(first_row + k.rows, sequence.first_row + sequence.num_rows);
+    for (std::int64_t row = std::max(first_row, sequence.first_row); row < end;) {
+      const std::int64_t position = position_of(batch, row);
+      const std::int64_t slot = position % kBlockTokens;
+      const std::int64_t tokens = std::min(end - row, kBlockTokens - slot);
+      const BlockId block = sequence.block_table[static_cast<std::size_t>(position / kBlockTokens)];
+      for (std::int64_t at = 0; at < k.cols; at += head_dim) {
+        kernels.store_kv[cache.storage](
+            {.k = k.row(row - first_row) + at,
+             .v = v.row(row - first_row) + at,
              .k_stride = k.stride,
              .v_stride = v.stride,
-             .tokens = piece.tokens,
+             .tokens = tokens,
              .head_dim = head_dim,
-             .block = reinterpret_cast<unsigned char*>(cache.head(block, head)),
-             .slot = position % kBlockTokens});
+             .block = reinterpret_cast<unsigned char*>(cache.head(block, first_head + at / head_dim)),
+             .slot = slot});
+      }
+      row += tokens;
     }
-  });
+  }
 }
 
 void attention(const Context& context, const AttentionShape& shape, const Batch& batch, MatrixView<const float> q,
@@ -131,7 +109,7 @@ void attention(const Context& context, const AttentionShape& shape, const Batch&
   const WorkspaceScope scope(context.workspace);
   const auto scratch =
       context.workspace.matrix<unsigned char>(context.pool.size(), attention_scratch_bytes(shape.head_dim));
-  const Pieces pieces{batch, tokens_of_item(context, shape, q.rows), false};
+  const Pieces pieces{batch, tokens_of_item(context, shape, q.rows)};
   const std::int64_t count = pieces.count();
   const auto kernel = context.kernels.attention[cache.storage];
 

@@ -2,8 +2,6 @@
 #pragma once
 
 #include "ops/context.h"
-#include "ops/norm.h"
-#include "ops/rope.h"
 
 namespace vitrine {
 
@@ -15,13 +13,11 @@ struct AttentionShape {
   std::int64_t window = 0;  // a query at t sees keys s with t - s < window; 0: all of them
 };
 
-/// Normalises every head of x [rows, heads * head_dim] by itself, then turns it by its row's position.
-void qk_norm_rope(const Context& context, MatrixView<float> x, std::int64_t head_dim, const RmsNorm& norm,
-                  const RopeTable& table);
-
-/// Writes each row's keys and values [rows, kv_heads * head_dim] into its place in the cache, rounded as it stores.
-void store_kv(const Context& context, const Batch& batch, MatrixView<const float> k, MatrixView<const float> v,
-              std::int64_t head_dim, const PagedKv& cache);
+/// Writes keys and values [rows, heads * head_dim] of the batch's rows from `first_row` on and the KV heads from
+/// `first_head` on into their places in the cache, rounded as it stores. On the calling thread; a block of the cache is
+/// cleared by its first token, so its tokens of one head come in order.
+void store_kv(const Kernels& kernels, const Batch& batch, std::int64_t first_row, MatrixView<const float> k,
+              MatrixView<const float> v, std::int64_t head_dim, std::int64_t first_head, const PagedKv& cache);
 
 /// out = softmax(q k^T / sqrt(head_dim)) v over the visible positions, read from the cache as stored. Causal.
 /// The order of a row's sums depends on its own position alone, so its bits do not depend on the other rows.

@@ -37,7 +37,7 @@ PackedRows Head::pack(const Context& context, MatrixView<const float> hidden) co
 
 void Head::logits(const Context& context, MatrixView<const float> hidden, MatrixView<float> out) const {
   const WorkspaceScope scope(context.workspace);
-  linear(context, pack(context, hidden), {{weight_, out}});
+  linear(context, pack(context, hidden), weight_, out);
 }
 
 void Head::argmax(const Context& context, MatrixView<const float> hidden, std::int64_t usable_vocab,
@@ -47,7 +47,7 @@ void Head::argmax(const Context& context, MatrixView<const float> hidden, std::i
   const PackedRows x = pack(context, hidden);
   const int threads = context.pool.size();
   const std::int64_t grain = weight_.grain(hidden.rows, threads);
-  const auto scratch = context.workspace.matrix<std::byte>(threads, matmul_scratch_bytes(hidden.rows, hidden.cols));
+  const auto scratch = take_matmul_scratch(context, x);
   const auto chunks = context.workspace.matrix<float>(threads, hidden.rows * grain);
   const auto bests = context.workspace.matrix<Best>(threads, hidden.rows);
   for (std::int64_t t = 0; t < bests.rows; ++t) std::fill_n(bests.row(t), hidden.rows, Best{});

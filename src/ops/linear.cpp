@@ -8,12 +8,22 @@
 namespace vitrine {
 namespace {
 
-/// Scratch for each thread.
-MatrixView<std::byte> take_scratch(const Context& context, const PackedRows& x) {
-  return context.workspace.matrix<std::byte>(context.pool.size(), matmul_scratch_bytes(x.rows(), x.k));
+void product(const Context& context, const PackedRows& x, const Linear& weight, MatrixView<float> y, bool accumulate) {
+  VITRINE_CHECK(x.k == weight.in_features() && x.type == weight.operand(context.kernels));
+  const WorkspaceScope scope(context.workspace);
+  const auto scratch = take_matmul_scratch(context, x);
+  const std::int64_t grain = weight.grain(x.rows(), context.pool.size());
+  context.pool.parallel_for(weight.out_features(), grain, [&](std::int64_t begin, std::int64_t end, int thread) {
+    weight.columns(context.kernels, x, begin, end, {y.data + begin, x.rows(), end - begin, y.stride},
+                   scratch.row(thread), accumulate);
+  });
 }
 
 }  // namespace
+
+MatrixView<std::byte> take_matmul_scratch(const Context& context, const PackedRows& x) {
+  return context.workspace.matrix<std::byte>(context.pool.size(), matmul_scratch_bytes(x.rows(), x.k));
+}
 
 void Linear::columns(const Kernels& kernels, const PackedRows& x, std::int64_t begin, std::int64_t end,
                      MatrixView<float> y, std::byte* scratch, bool accumulate) const {
@@ -44,42 +54,12 @@ std::int64_t Linear::grain(std::int64_t rows, int threads) const noexcept {
   return std::max<std::int64_t>(1, std::min(largest, fair)) * kPanelRows;
 }
 
-void linear(const Context& context, const PackedRows& x, std::initializer_list<Projection> projections) {
-  const WorkspaceScope scope(context.workspace);
-  const auto scratch = take_scratch(context, x);
-  const auto chunks_of = [&](const Projection& p) {
-    const std::int64_t grain = p.weight.grain(x.rows(), context.pool.size());
-    return (p.weight.out_features() + grain - 1) / grain;
-  };
-  std::int64_t total = 0;
-  for (const Projection& p : projections) {
-    VITRINE_CHECK(x.k == p.weight.in_features() && x.type == p.weight.operand(context.kernels));
-    total += chunks_of(p);
-  }
-  context.pool.parallel_for(total, 1, [&](std::int64_t chunk, std::int64_t, int thread) {
-    // The chunks of all projections are counted through; find whose this one is.
-    const Projection* p = projections.begin();
-    for (std::int64_t chunks = chunks_of(*p); chunk >= chunks; chunks = chunks_of(*p)) {
-      chunk -= chunks;
-      ++p;
-    }
-    const std::int64_t grain = p->weight.grain(x.rows(), context.pool.size());
-    const std::int64_t begin = chunk * grain;
-    const std::int64_t end = std::min(begin + grain, p->weight.out_features());
-    p->weight.columns(context.kernels, x, begin, end, {p->out.data + begin, x.rows(), end - begin, p->out.stride},
-                      scratch.row(thread));
-  });
+void linear(const Context& context, const PackedRows& x, const Linear& weight, MatrixView<float> out) {
+  product(context, x, weight, out, /*accumulate=*/false);
 }
 
 void linear_add(const Context& context, const PackedRows& x, const Linear& weight, MatrixView<float> residual) {
-  VITRINE_CHECK(x.k == weight.in_features() && x.type == weight.operand(context.kernels));
-  const WorkspaceScope scope(context.workspace);
-  const auto scratch = take_scratch(context, x);
-  const std::int64_t grain = weight.grain(x.rows(), context.pool.size());
-  context.pool.parallel_for(weight.out_features(), grain, [&](std::int64_t begin, std::int64_t end, int thread) {
-    weight.columns(context.kernels, x, begin, end, {residual.data + begin, x.rows(), end - begin, residual.stride},
-                   scratch.row(thread), /*accumulate=*/true);
-  });
+  product(context, x, weight, residual, /*accumulate=*/true);
 }
 
 std::int64_t linear_workspace_bytes(std::int64_t rows, std::int64_t k, int threads) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <initializer_list>
 #include <vector>
 
 #include "ops/operand.h"
@@ -40,14 +39,11 @@ class Linear {
   std::vector<float> bias_;  // empty: none
 };
 
-/// One product of linear().
-struct Projection {
-  const Linear& weight;
-  MatrixView<float> out;  // [rows, weight.out_features()]
-};
+/// Scratch of Linear::columns for every thread: a row each.
+MatrixView<std::byte> take_matmul_scratch(const Context& context, const PackedRows& x);
 
-/// out = x W^T + b for each projection, all of them shared out at once.
-void linear(const Context& context, const PackedRows& x, std::initializer_list<Projection> projections);
+/// out = x W^T + b
+void linear(const Context& context, const PackedRows& x, const Linear& weight, MatrixView<float> out);
 
 /// residual += x W^T + b
 void linear_add(const Context& context, const PackedRows& x, const Linear& weight, MatrixView<float> residual);

@@ -9,7 +9,7 @@ namespace vitrine {
 void gate_up_silu(const Context& context, const PackedRows& x, const Linear& gate, const Linear& up,
                   const PackedRows& out);
 
-/// Upper bound of what that takes from the workspace, for x [rows, k].
-std::int64_t gate_up_workspace_bytes(std::int64_t rows, std::int64_t k, int threads);
+/// Upper bound of what that takes from the workspace, for x [rows, k] and out [rows, n].
+std::int64_t gate_up_workspace_bytes(std::int64_t rows, std::int64_t k, std::int64_t n, int threads);
 
 }  // namespace vitrine

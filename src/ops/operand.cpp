@@ -33,6 +33,17 @@ std::int64_t packed_rows_bytes(std::int64_t rows, std::int64_t k) {
   return Workspace::padded_bytes<float>(rows, padded(k)) + 64;  // F32; int8 with its sums is less
 }
 
+PackedRows PackedRows::slice(std::int64_t first, std::int64_t count) const noexcept {
+  PackedRows some = *this;
+  some.view.rows = count;
+  some.view.tiles += first * view.steps * 64;
+  if (type != kOperandInt8) return some;
+  some.view.scales += first * view.segments;
+  some.view.segment_sums += first * view.segments;
+  some.view.group_sums += first * view.groups;
+  return some;
+}
+
 OperandRow PackedRows::row(std::int64_t r, std::int64_t begin, std::int64_t count) const noexcept {
   const std::int64_t block = r / kTileRows * kTileRows;
   const std::int64_t step_bytes = 64 * std::min(kTileRows, view.rows - block);

@@ -12,6 +12,8 @@ struct PackedRows {
   Operand view{};
 
   std::int64_t rows() const noexcept { return view.rows; }
+  /// Rows [first, first + count): first a multiple of kTileRows, and so is count unless they are the last.
+  PackedRows slice(std::int64_t first, std::int64_t count) const noexcept;
   /// Row r from element `begin` on, `count` elements and what pads them. Int8 begins at a whole segment.
   OperandRow row(std::int64_t r, std::int64_t begin, std::int64_t count) const noexcept;
 };

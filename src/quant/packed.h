@@ -16,7 +16,7 @@ inline constexpr std::int64_t kTileBytes = 1024;
 /// Groups of int4 weights that share a multiplier; activations keep a sum for each such group.
 inline constexpr std::int64_t kGroup = 32;
 /// Activations that share a scale when they are rounded to int8.
-inline constexpr std::int64_t kSegment = 256;
+inline constexpr std::int64_t kSegment = 512;
 
 /// What the elements of a packed matrix are. Indexes the arrays of Kernels.
 enum PackedType : std::uint8_t {

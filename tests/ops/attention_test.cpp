@@ -96,7 +96,7 @@ class AttentionTest : public testing::TestWithParam<std::tuple<std::int64_t, std
     const auto q = gather(q_, kQ), k = gather(k_, kKv), v = gather(v_, kKv);
     std::vector<float> result(q.size());
     const Batch batch{positions, positions, slices, {}};
-    store_kv(context, batch, {k.data(), count, kKv, kKv}, {v.data(), count, kKv, kKv}, kDim, cache.layer(0));
+    store_kv(kernels_, batch, 0, {k.data(), count, kKv, kKv}, {v.data(), count, kKv, kKv}, kDim, 0, cache.layer(0));
     attention(context, shape_, batch, {q.data(), count, kQ, kQ}, cache.layer(0), {result.data(), count, kQ, kQ});
     for (std::int64_t r = 0; r < count; ++r) {
       std::copy_n(result.begin() + r * kQ, kQ, out.begin() + rows[static_cast<std::size_t>(r)] * kQ);
@@ -152,7 +152,7 @@ TEST(Attention, MoreQueryHeadsThanATaskTakes) {
     const BlockId table[] = {0};
     const SequenceSlice slice{0, 2, table};
     const Batch batch{positions, positions, {&slice, 1}, {}};
-    store_kv(context, batch, {kv.data(), 2, 8, 8}, {kv.data(), 2, 8, 8}, 8, cache.layer(0));
+    store_kv(kernels, batch, 0, {kv.data(), 2, 8, 8}, {kv.data(), 2, 8, 8}, 8, 0, cache.layer(0));
     attention(context, shape, batch, {q.data(), 2, kHeads * 8, kHeads * 8}, cache.layer(0),
               {out.data(), 2, kHeads * 8, kHeads * 8});
     for (const float value : out) ASSERT_NEAR(value, 0.5f, 2e-3);

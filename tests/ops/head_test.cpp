@@ -85,7 +85,7 @@ TEST_F(HeadTest, SaysWhenALogitIsNotFinite) {
   }
 }
 
-TEST(Linear, ProjectionsOfUnevenSizesAndBias) {
+TEST(Linear, UnevenSizesAndBias) {
   std::mt19937 random(3);
   std::normal_distribution<float> normal;
   const auto fill = [&](std::size_t n) {
@@ -105,7 +105,8 @@ TEST(Linear, ProjectionsOfUnevenSizesAndBias) {
   const auto ya = workspace.matrix<float>(kRowCount, 7), yb = workspace.matrix<float>(kRowCount, 500);
   const PackedRows rows = take_packed_rows(workspace, kOperandF32, kRowCount, kIn);
   store_rows(context, {x.data(), kRowCount, kIn, kIn}, rows);
-  linear(context, rows, {{first, ya}, {second, yb}});
+  linear(context, rows, first, ya);
+  linear(context, rows, second, yb);
   const auto wanted = [&](const std::vector<float>& w, std::int64_t row, std::int64_t n) {
     double sum = 0;
     for (std::int64_t k = 0; k < kIn; ++k) {
