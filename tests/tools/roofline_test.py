@@ -142,6 +142,22 @@ class RooflineTest(unittest.TestCase):
             with self.subTest(change.__name__):
                 self.assert_legible(self.changed(change))
 
+    def test_above_the_roof(self):
+        def reads(factor):
+            def change(values):
+                for profile in values["profiles"]:
+                    for part in profile["parts"].values():
+                        if "share_of_bound" in part:
+                            part["seconds"] *= part["share_of_bound"] * factor
+
+            return [element.text for element in self.changed(change).iter(SVG + "text")]
+
+        above = "More than 100 %: the stream is a median, and a part timed in a faster moment can exceed it."
+        self.assertIn(above, reads(0.9))
+        texts = reads(1)
+        self.assertNotIn(above, texts)
+        self.assertEqual(texts.count("100 %"), 2 * len(PARTS))  # the program's bounds are the roofs
+
     def test_a_panel_a_file(self):
         other = self.temp / "other.json"
         other.write_text(json.dumps({**self.stored, "weights": "bf16", "model": "<&>", "threads": 1}), encoding="utf-8")
