@@ -55,6 +55,7 @@ class Bench {
   Bench(const BenchCommand& o, Engine& engine, std::int64_t step_tokens, BenchResult& result)
       : o_(o), runs_(engine, step_tokens, o.tokens), result_(result) {
     result_.info = engine.info();
+    result_.step_tokens = step_tokens;
     for (BenchItem& item : result_.items) item.skipped = runs_.too_long(item);
   }
 

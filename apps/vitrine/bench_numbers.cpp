@@ -48,6 +48,33 @@ double keys_of_prompt(const EngineInfo& info, std::int64_t tokens) {
   return keys;
 }
 
+/// Bytes of the keys and values that all layers together read in a step whose last token follows `end - 1` others: each
+/// once, however many of the step's rows look at it.
+double kv_bytes_of_step(const EngineInfo& info, std::int64_t rows, std::int64_t end) {
+  double keys = 0;
+  for (const std::int64_t window : info.layer_windows) {
+    keys += static_cast<double>(window > 0 ? std::min(window + rows - 1, end) : end);
+  }
+  return static_cast<double>(info.kv_bytes_per_token) / static_cast<double>(info.num_layers) * keys;
+}
+
+/// `keys`: how many all rows and layers together look at; `head_rows`: rows that logits are computed for.
+PartNumbers operations_of(const EngineInfo& info, std::int64_t rows, double keys, std::int64_t head_rows) {
+  const auto hidden = static_cast<double>(info.hidden_size);
+  const auto q_width = static_cast<double>(info.query_heads * info.head_dim);
+  const auto kv_width = static_cast<double>(info.kv_heads * info.head_dim);
+  // A weight is one product and one sum a row.
+  const double once = 2 * static_cast<double>(rows) * static_cast<double>(info.num_layers) * hidden;
+  PartNumbers operations{};
+  at(operations, StepPart::kQkv) = once * (q_width + 2 * kv_width);
+  at(operations, StepPart::kOProj) = once * q_width;
+  at(operations, StepPart::kAttention) = 4 * q_width * keys;  // a score and a weighted value a key and query head
+  at(operations, StepPart::kGateUp) = once * 2 * static_cast<double>(info.intermediate_size);
+  at(operations, StepPart::kDownProj) = once * static_cast<double>(info.intermediate_size);
+  at(operations, StepPart::kHead) = 2 * static_cast<double>(head_rows) * hidden * static_cast<double>(info.vocab_size);
+  return operations;
+}
+
 }  // namespace
 
 std::vector<std::int64_t> parse_sizes(const std::string& option, const std::string& text, std::int64_t min,
@@ -113,20 +140,25 @@ PartNumbers bytes_of_step(const EngineInfo& info, std::int64_t rows, std::int64_
   return bytes;
 }
 
+PartNumbers bytes_of_prefill(const EngineInfo& info, std::int64_t tokens, std::int64_t step_tokens) {
+  PartNumbers bytes = bytes_of_step(info, 1, 0);
+  const std::int64_t steps = (tokens + step_tokens - 1) / step_tokens;
+  for (const StepPart part : {StepPart::kQkv, StepPart::kOProj, StepPart::kGateUp, StepPart::kDownProj}) {
+    at(bytes, part) *= static_cast<double>(steps);
+  }
+  for (std::int64_t first = 0; first < tokens; first += step_tokens) {
+    const std::int64_t rows = std::min(step_tokens, tokens - first);
+    at(bytes, StepPart::kAttention) += kv_bytes_of_step(info, rows, first + rows);
+  }
+  return bytes;
+}
+
+PartNumbers operations_of_step(const EngineInfo& info, std::int64_t rows, std::int64_t depth) {
+  return operations_of(info, rows, static_cast<double>(rows) * keys_at(info, depth), rows);
+}
+
 PartNumbers operations_of_prefill(const EngineInfo& info, std::int64_t tokens) {
-  const auto hidden = static_cast<double>(info.hidden_size);
-  const auto queries = static_cast<double>(info.query_heads * info.head_dim);
-  const auto keys = static_cast<double>(info.kv_heads * info.head_dim);
-  // A weight is one product and one sum a token.
-  const double once = 2 * static_cast<double>(tokens) * static_cast<double>(info.num_layers) * hidden;
-  PartNumbers operations{};
-  at(operations, StepPart::kQkv) = once * (queries + 2 * keys);
-  at(operations, StepPart::kOProj) = once * queries;
-  // A score and a weighted value for each key and query head.
-  at(operations, StepPart::kAttention) = 4 * queries * keys_of_prompt(info, tokens);
-  at(operations, StepPart::kGateUp) = once * 2 * static_cast<double>(info.intermediate_size);
-  at(operations, StepPart::kDownProj) = once * static_cast<double>(info.intermediate_size);
-  return operations;
+  return operations_of(info, tokens, keys_of_prompt(info, tokens), 1);
 }
 
 double sum_of(const PartNumbers& numbers) { return std::accumulate(numbers.begin(), numbers.end(), 0.0); }

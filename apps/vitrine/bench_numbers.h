@@ -44,10 +44,13 @@ double weight_bytes_per_step(const EngineInfo& info);
 double kv_bytes_at(const EngineInfo& info, std::int64_t depth);
 
 using PartNumbers = std::array<double, kNumStepParts>;
-/// Bytes a step reads in each part, for `rows` sequences at that depth. Zero where activations are all it works on.
+/// Weights, keys and values that each part has to read, in bytes. Zero where activations are all it works on. A step
+/// decodes `rows` sequences at that depth; a prompt is cut into steps of `step_tokens`, and each reads the layers again.
 PartNumbers bytes_of_step(const EngineInfo& info, std::int64_t rows, std::int64_t depth);
-/// Multiplications and additions of each part in a prompt of that many tokens. Zero where products are not the work,
-/// and for the head, which reads all its weights for the last token alone.
+PartNumbers bytes_of_prefill(const EngineInfo& info, std::int64_t tokens, std::int64_t step_tokens);
+/// Multiplications and additions of each part. Zero where products are not the work. Of a prompt the head sees the last
+/// token alone.
+PartNumbers operations_of_step(const EngineInfo& info, std::int64_t rows, std::int64_t depth);
 PartNumbers operations_of_prefill(const EngineInfo& info, std::int64_t tokens);
 
 double sum_of(const PartNumbers& numbers);

@@ -18,19 +18,14 @@ constexpr int kBarColumns = 20;
 
 /// The work of a part or of a whole measurement, and the least time that this machine's peaks leave for it.
 struct Work {
-  double bytes = 0, operations = 0;  // what is counted; one of them is zero where only one bounds it
+  double bytes = 0, operations = 0;
+  bool streams = true;  // the stream bounds it, not the peaks
   double bound_s = 0;
 
-  Work& operator+=(const Work& other) {
-    bytes += other.bytes;
-    operations += other.operations;
-    bound_s += other.bound_s;
-    return *this;
-  }
-  /// "30.1 GB/s" or "985 GOP/s"; empty without work.
+  /// "30.1 GB/s" or "985.0 GOP/s", of what bounds it; empty without work.
   std::string rate(double seconds) const {
-    if (operations > 0) return fmt::format("{:.1f} GOP/s", operations / seconds * 1e-9);
-    return bytes > 0 ? fmt::format("{:.1f} GB/s", bytes / seconds * 1e-9) : "";
+    const double amount = streams ? bytes : operations;
+    return amount > 0 ? fmt::format("{:.1f} {}", amount / seconds * 1e-9, streams ? "GB/s" : "GOP/s") : "";
   }
   /// Empty where there is no bound to compare with.
   std::string share(double seconds) const {
@@ -40,29 +35,42 @@ struct Work {
 
 double time_for(double amount, double giga_per_s) { return giga_per_s > 0 ? amount / giga_per_s * 1e-9 : 0; }
 
+double stream_of(const BenchResult& result) { return result.stream ? result.stream->gb_per_s() : 0; }
+
 bool has_integer_products(const EngineInfo& info) { return info.weights != WeightType::kBF16; }
 
 /// Of a part in one step of decoding, or in one prefill.
 Work work_of(const BenchResult& result, const BenchItem& item, StepPart part, std::int64_t tokens) {
   const auto index = static_cast<std::size_t>(part);
-  const double stream = result.stream ? result.stream->gb_per_s() : 0;
-  const std::int64_t rows = item.kind == BenchKind::kBatch ? item.size : 1;
-  const std::int64_t depth = item.kind == BenchKind::kBatch ? kBatchPrompt : item.size;
-  if (item.kind == BenchKind::kPrefill && part != StepPart::kHead) {
-    const double operations = operations_of_prefill(result.info, item.size)[index];
-    const bool integer = part != StepPart::kAttention && has_integer_products(result.info);
-    const double peak = integer ? result.peaks.int8_gops : result.peaks.float_gflops;
-    return {.operations = operations, .bound_s = time_for(operations, peak)};
+  const EngineInfo& info = result.info;
+  if (item.kind == BenchKind::kPrefill) {
+    Work work{.bytes = bytes_of_prefill(info, item.size, result.step_tokens)[index],
+              .operations = operations_of_prefill(info, item.size)[index]};
+    work.streams = part == StepPart::kHead;  // it reads all its weights for one row
+    const bool integer = part != StepPart::kAttention && has_integer_products(info);
+    work.bound_s = work.streams
+                       ? time_for(work.bytes, stream_of(result))
+                       : time_for(work.operations, integer ? result.peaks.int8_gops : result.peaks.float_gflops);
+    return work;
   }
+  const bool batch = item.kind == BenchKind::kBatch;
+  const std::int64_t rows = batch ? item.size : 1;
   // On average a step sees half of the tokens that are decoded, too.
-  const double bytes = bytes_of_step(result.info, rows, depth + tokens / 2)[index];
-  return {.bytes = bytes, .bound_s = time_for(bytes, stream)};
+  const std::int64_t depth = (batch ? kBatchPrompt : item.size) + tokens / 2;
+  const double bytes = bytes_of_step(info, rows, depth)[index];
+  return {.bytes = bytes,
+          .operations = operations_of_step(info, rows, depth)[index],
+          .bound_s = time_for(bytes, stream_of(result))};
 }
 
 Work work_of(const BenchResult& result, const BenchItem& item, std::int64_t tokens) {
-  Work work;
-  for (std::size_t i = 0; i < kNumStepParts; ++i) work += work_of(result, item, static_cast<StepPart>(i), tokens);
-  if (item.kind == BenchKind::kPrefill) work.bytes = 0;  // the head's: a trifle beside the products
+  Work work{.streams = item.kind != BenchKind::kPrefill};
+  for (std::size_t i = 0; i < kNumStepParts; ++i) {
+    const Work part = work_of(result, item, static_cast<StepPart>(i), tokens);
+    work.bytes += part.bytes;
+    work.operations += part.operations;
+    work.bound_s += part.bound_s;
+  }
   return work;
 }
 
@@ -274,6 +282,7 @@ void print_bench_json(const BenchCommand& o, const BenchResult& result) {
   out["spread"] = by_kind(result, [](const BenchItem& item) { return json_of(figure_of(item.ours)); });
   out["stream"] = result.stream ? stream_json(*result.stream) : Json();
   out["peaks"] = {{"float_gflops", result.peaks.float_gflops}, {"int8_gops", result.peaks.int8_gops}};
+  out["step_tokens"] = result.step_tokens;
   out["profiles"] = profiles_json(o, result);
   if (!o.against.empty()) out["peer"] = peer_json(result);
   write_json(out);

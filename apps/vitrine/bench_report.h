@@ -24,6 +24,7 @@ struct BenchResult {
   EngineInfo info;
   std::vector<BenchItem> items;  // in the order of the options
   int rounds = 0;                // figures of each item
+  std::int64_t step_tokens = 0;  // most tokens of a step
   Figure load_s;
   std::int64_t peak_bytes = 0;
   std::optional<StreamResult> stream;  // absent where nothing decodes

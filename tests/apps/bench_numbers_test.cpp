@@ -69,6 +69,8 @@ EngineInfo qwen3() {
   return info;
 }
 
+double& of(PartNumbers& numbers, StepPart part) { return numbers[static_cast<std::size_t>(part)]; }
+
 TEST(BenchWork, ATiedTableIsReadOnceByTheHead) {
   EngineInfo info = qwen3();
   EXPECT_EQ(weight_bytes_per_step(info), 1'192'099'840);
@@ -89,10 +91,35 @@ TEST(BenchWork, PartsOfAStepAddUp) {
 TEST(BenchWork, OperationsOfAPrompt) {
   const EngineInfo info = qwen3();
   PartNumbers operations = operations_of_prefill(info, 512);
-  double& attention = operations[static_cast<std::size_t>(StepPart::kAttention)];
+  double& attention = of(operations, StepPart::kAttention);
   EXPECT_DOUBLE_EQ(attention, 28 * 16 * 4 * 128 * (512 * 513 / 2.0));
   attention = 0;
+  double& head = of(operations, StepPart::kHead);
+  EXPECT_DOUBLE_EQ(head, 2 * 155'582'464.0);  // the last token alone
+  head = 0;
   EXPECT_DOUBLE_EQ(sum_of(operations), 512 * 2 * 440'401'920.0);  // the weights of the layers
+}
+
+TEST(BenchWork, OperationsOfAStep) {
+  const EngineInfo info = qwen3();
+  const double weights = 440'401'920 + 155'582'464;
+  EXPECT_DOUBLE_EQ(sum_of(operations_of_step(info, 1, 0)), 2 * weights);
+  EXPECT_DOUBLE_EQ(sum_of(operations_of_step(info, 8, 100)), 8 * (2 * weights + 28 * 16 * 4 * 128 * 100.0));
+  // Two bytes a weight and two operations: as many as bytes.
+  const PartNumbers operations = operations_of_step(info, 1, 0);
+  const PartNumbers bytes = bytes_of_step(info, 1, 0);
+  for (std::size_t i = 0; i < kNumStepParts; ++i) EXPECT_DOUBLE_EQ(operations[i], bytes[i]) << i;
+}
+
+TEST(BenchWork, APromptReadsTheLayersOnceAStep) {
+  const EngineInfo info = qwen3();
+  const PartNumbers step = bytes_of_step(info, 1, 0);
+  PartNumbers bytes = bytes_of_prefill(info, 600, 256);
+  for (const StepPart part : {StepPart::kQkv, StepPart::kOProj, StepPart::kGateUp, StepPart::kDownProj}) {
+    EXPECT_DOUBLE_EQ(of(bytes, part), 3 * step[static_cast<std::size_t>(part)]) << to_string(part);
+  }
+  EXPECT_DOUBLE_EQ(of(bytes, StepPart::kHead), step[static_cast<std::size_t>(StepPart::kHead)]);
+  EXPECT_DOUBLE_EQ(of(bytes, StepPart::kAttention), (256 + 512 + 600) * 114'688.0);
 }
 
 TEST(BenchWork, WindowsBoundWhatIsSeen) {
@@ -104,6 +131,9 @@ TEST(BenchWork, WindowsBoundWhatIsSeen) {
   const double half = operations_of_prefill(info, 1024)[static_cast<std::size_t>(StepPart::kAttention)];
   // Full layers: 1024 * 1025 / 2 keys; the others grow to 512 and stay there.
   EXPECT_DOUBLE_EQ(half, 14 * 16 * 4 * 128 * (1024 * 1025 / 2.0 + 512 * 513 / 2.0 + 512 * 512.0));
+  // Reading: the second step's first row sees 511 keys of the first step and itself.
+  PartNumbers bytes = bytes_of_prefill(info, 1024, 600);
+  EXPECT_DOUBLE_EQ(of(bytes, StepPart::kAttention), (600 + 1024 + 600 + 511 + 424) / 2.0 * 114'688.0);
 }
 
 }  // namespace

@@ -113,7 +113,15 @@ class BenchJsonTest(ProgramTest):
             )
             self.assertLessEqual(sum(part["seconds"] for part in parts.values()), profile["seconds"])
             for name in ("qkv", "attention", "o_proj", "gate_up", "down_proj", "head"):
-                self.assertGreater(parts[name]["share_of_bound"], 0, name)
+                for key in ("bytes", "operations", "share_of_bound"):
+                    self.assertGreater(parts[name][key], 0, (name, key))
+            for name in ("embedding", "norm", "rope_and_kv_store", "sampling"):
+                self.assertEqual(list(parts[name]), ["seconds"])
+        decode, prefill = (profile["parts"] for profile in profiles)
+        self.assertEqual(prefill["head"]["operations"], decode["head"]["operations"])  # of one row
+        self.assertEqual(prefill["gate_up"]["operations"], 40 * decode["gate_up"]["operations"])
+        self.assertEqual(prefill["gate_up"]["bytes"], decode["gate_up"]["bytes"])  # one step of 256
+        self.assertEqual(self.json_line(small())["step_tokens"], 256)
 
 
 class BenchTextTest(ProgramTest):
