@@ -26,7 +26,7 @@ class Sequence {
   Sequence(const std::string& isa, KvStorage storage, std::int64_t tokens, int threads)
       : kernels_(select_kernels(isa)),
         pool_(threads),
-        workspace_(attention_workspace_bytes(kShape, threads)),
+        workspace_(attention_workspace_bytes(kShape, 0, threads)),
         cache_(std::vector<LayerCacheSpec>(kLayers, {8, 128}), (tokens + kBlockTokens - 1) / kBlockTokens, storage),
         positions_(static_cast<std::size_t>(tokens)),
         table_(static_cast<std::size_t>(cache_.num_blocks())) {

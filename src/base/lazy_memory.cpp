@@ -10,7 +10,7 @@
 
 namespace vitrine {
 
-LazyMemory::LazyMemory(std::int64_t bytes, const char* what) : size_(bytes) {
+LazyMemory::LazyMemory(std::int64_t bytes, const char* what, bool large_pages) : size_(bytes) {
   if (bytes == 0) return;
   void* address = ::mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -19,6 +19,7 @@ LazyMemory::LazyMemory(std::int64_t bytes, const char* what) : size_(bytes) {
                 "cannot reserve " + std::to_string(bytes) + " bytes for " + what + ": " + std::strerror(errno));
   }
   data_ = static_cast<std::byte*>(address);
+  if (large_pages) ::madvise(address, static_cast<std::size_t>(bytes), MADV_HUGEPAGE);  // a wish
 }
 
 LazyMemory::~LazyMemory() {

@@ -11,8 +11,9 @@ namespace vitrine {
 class LazyMemory {
  public:
   LazyMemory() = default;
-  /// Throws Error(kIo) with the size and `what` when the system refuses it.
-  LazyMemory(std::int64_t bytes, const char* what);
+  /// Throws Error(kIo) with the size and `what` when the system refuses it. Large pages (2 MB, where the system has them)
+  /// are for memory that is used densely from its beginning.
+  LazyMemory(std::int64_t bytes, const char* what, bool large_pages = false);
   ~LazyMemory();
   LazyMemory(LazyMemory&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}

@@ -83,7 +83,7 @@ class Prefetcher {
   Prefetcher(const unsigned char* next, std::int64_t pairs) : next_(next), lines_((32 + pairs - 1) / pairs) {}
   VITRINE_INLINE void step() {
     for (std::int64_t line = 0; line < lines_; ++line, next_ += kLine) {
-      _mm_prefetch(reinterpret_cast<const char*>(next_), _MM_HINT_T1);
+      fetch(next_);
     }
   }
 

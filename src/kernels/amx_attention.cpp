@@ -390,20 +390,29 @@ void correct_sums(const TileFrame& frame, const Step& step, const StepRows& rows
   }
 }
 
-/// Where the keys are that the next span begins with; null where there are none.
+/// Where the keys are that come next; null where there are none.
 struct Ahead {
   const unsigned char* keys[kBlocksOfSpan];
 };
 
-Ahead next_keys(const AttentionTask& task, const Step& step) {
+/// The keys of a task from a position on.
+Ahead keys_from(const AttentionTask& task, std::int64_t start) {
   Ahead ahead{};
-  if (!step.begins_span) return ahead;
   const std::int64_t end = visible(task, task.tokens - 1).end;
-  for (std::int64_t b = 0; b < kBlocksOfSpan; ++b) {
-    const std::int64_t position = step.start + kSpanTokens + b * kKvTokens;
-    if (position < end) ahead.keys[b] = task.cache + task.blocks[position / kKvTokens] * task.block_bytes;
+  for (std::int64_t b = 0; b < kBlocksOfSpan && start + b * kKvTokens < end; ++b) {
+    ahead.keys[b] = block_of(task, start + b * kKvTokens);
   }
   return ahead;
+}
+
+/// After a step: those of the next span, which the first rows of a span fetch.
+Ahead next_keys(const AttentionTask& task, const Step& step) {
+  return step.begins_span ? keys_from(task, step.start + kSpanTokens) : Ahead{};
+}
+
+/// After the last step: those of the next task.
+Ahead next_task_keys(const AttentionTask& task) {
+  return task.next != nullptr ? keys_from(*task.next, visible(*task.next, 0).first) : Ahead{};
 }
 
 /// The weighted values of a step, two tiles of the head at a time, added to the rows' sums. A sum to which only zeros
@@ -537,7 +546,7 @@ void attend_all(const AttentionTask& task, const TileFrame& frame) {
     if (before.count > 0) add_step<Kv>(task, frame, before, rows[i ^ 1], next_keys(task, next), weighing);
     weighing.rest();
     finish_rows<Kv>(frame, now, rows[i]);
-    if (!more) return add_step<Kv>(task, frame, now, rows[i], Ahead{}, idle);
+    if (!more) return add_step<Kv>(task, frame, now, rows[i], next_task_keys(task), idle);
     before = now;
     now = next;
   }

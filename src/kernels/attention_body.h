@@ -31,10 +31,9 @@ VITRINE_INLINE Simd::F exp2(Simd::F z) {
   return S::scale_by_power(p, n);
 }
 
-/// Brings lines to the second cache, which is where a stream from memory waits.
 template <int Lines>
 VITRINE_INLINE void fetch_lines(const unsigned char* p) {
-  for (int line = 0; line < Lines; ++line) _mm_prefetch(reinterpret_cast<const char*>(p + line * kLine), _MM_HINT_T1);
+  for (int line = 0; line < Lines; ++line) fetch(p + line * kLine);
 }
 
 /// Positions relative to the start of a span.
@@ -49,6 +48,11 @@ VITRINE_INLINE std::int64_t larger(std::int64_t a, std::int64_t b) { return a > 
 VITRINE_INLINE Range visible(const AttentionTask& task, std::int64_t token) {
   const std::int64_t position = task.position + token;
   return {task.window > 0 ? larger(position - task.window + 1, 0) : 0, position + 1};
+}
+
+/// The block of the cache that has a position of the task's sequence.
+VITRINE_INLINE const unsigned char* block_of(const AttentionTask& task, std::int64_t position) {
+  return task.cache + task.blocks[position / kKvTokens] * task.block_bytes;
 }
 
 /// What is kept of the rows of a task from span to span.
@@ -105,7 +109,7 @@ struct Seen {
   std::int64_t start;  // position of the first one
   std::int64_t count;
   const unsigned char* block[kBlocksOfSpan];
-  const unsigned char* after;  // the first block of the next span, or null
+  const unsigned char* after;  // the first block of the next span or of the next task, or null
 };
 
 /// A task's scratch.
@@ -349,11 +353,13 @@ VITRINE_INLINE Seen seen_blocks(const AttentionTask& task, const RowBlock& rows,
   Seen seen{};
   seen.start = first * kKvTokens;
   for (std::int64_t b = first; b * kKvTokens < end; ++b) {
-    seen.block[seen.count++] = task.cache + task.blocks[b] * task.block_bytes;
+    seen.block[seen.count++] = block_of(task, b * kKvTokens);
   }
   const std::int64_t next = start + kSpanTokens;
   if (next < visible(task, task.tokens - 1).end) {
-    seen.after = task.cache + task.blocks[next / kKvTokens] * task.block_bytes;
+    seen.after = block_of(task, next);
+  } else if (task.next != nullptr) {
+    seen.after = block_of(*task.next, visible(*task.next, 0).first);
   }
   return seen;
 }

@@ -77,6 +77,7 @@ struct AttentionTask {
   std::int64_t block_bytes;
   const std::int32_t* blocks;  // block of positions [32 b, 32 b + 32)
   unsigned char* scratch;      // attention_scratch_bytes, 64-byte aligned
+  const AttentionTask* next;   // what the same thread does afterwards, so that its keys can be fetched; or null
 };
 
 /// Upper bound of what any table needs, for up to kAttentionRows rows.

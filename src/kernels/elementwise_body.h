@@ -12,6 +12,9 @@ namespace {
 
 constexpr std::int64_t kLanes = Simd::kLanes;
 
+/// Numbers whose magnitude has bits from here on are not finite.
+constexpr std::int32_t kInfinityBits = 0x7F800000;
+
 VITRINE_INLINE std::int64_t at_most_lanes(std::int64_t count) { return count < kLanes ? count : kLanes; }
 
 /// e^x within 1 ulp or so: x = n ln 2 + r with |r| <= ln 2 / 2, a polynomial in r (Taylor to the 7th power), times 2^n.
@@ -89,14 +92,42 @@ void softmax(float* x, std::int64_t n) {
   }
 }
 
+VITRINE_INLINE Simd::F silu(Simd::F gate) {
+  return Simd::div(gate, Simd::add(Simd::set(1.0f), exp(Simd::sub(Simd::zero(), gate))));
+}
+
 void silu_mul(const float* gate, const float* up, std::int64_t n, float* out) {
-  using S = Simd;
-  for (std::int64_t i = 0; i < n; i += kLanes) {
-    const std::int64_t count = at_most_lanes(n - i);
-    const S::F g = S::load(gate + i, count);
-    const S::F silu = S::div(g, S::add(S::set(1.0f), exp(S::sub(S::zero(), g))));
-    S::store(out + i, S::mul(silu, S::load(up + i, count)), count);
+  constexpr int kAtOnce = 4;  // chains of dependent operations side by side
+  std::int64_t i = 0;
+  for (; i + kAtOnce * kLanes <= n; i += kAtOnce * kLanes) {
+    Simd::F value[kAtOnce];
+#pragma GCC unroll 4
+    for (int v = 0; v < kAtOnce; ++v) value[v] = silu(Simd::load(gate + i + v * kLanes));
+#pragma GCC unroll 4
+    for (int v = 0; v < kAtOnce; ++v) {
+      Simd::store(out + i + v * kLanes, Simd::mul(value[v], Simd::load(up + i + v * kLanes)));
+    }
   }
+  for (; i < n; i += kLanes) {
+    const std::int64_t count = at_most_lanes(n - i);
+    Simd::store(out + i, Simd::mul(silu(Simd::load(gate + i, count)), Simd::load(up + i, count)), count);
+  }
+}
+
+float largest(const float* x, std::int64_t n) {
+  const std::int64_t whole = n / kLanes * kLanes;
+  Simd::F max = Simd::set(-__builtin_inff());
+  Simd::I magnitude = Simd::zero_int();
+  for (std::int64_t i = 0; i < whole; i += kLanes) {
+    const Simd::F v = Simd::load(x + i);
+    max = Simd::max(max, v);
+    magnitude = Simd::max_magnitude(magnitude, v);
+  }
+  magnitude = Simd::max_magnitude(magnitude, Simd::load(x + whole, n - whole));
+  if (Simd::largest_int(magnitude) >= kInfinityBits) return __builtin_nanf("");
+  float top = Simd::largest(max);
+  for (std::int64_t i = whole; i < n; ++i) top = x[i] > top ? x[i] : top;
+  return top;
 }
 
 void store_operand_f32(const float* x, std::int64_t k, const OperandRow& row) {
@@ -121,7 +152,6 @@ void store_operand_bf16(const float* x, std::int64_t k, const OperandRow& row) {
 
 void store_operand_int8(const float* x, std::int64_t k, const OperandRow& row) {
   using S = Simd;
-  constexpr std::int32_t kInfinityBits = 0x7F800000;
   const std::int64_t padded = row.steps * 64;
   for (std::int64_t start = 0; start < padded; start += kSegment) {
     const std::int64_t end = start + kSegment < padded ? start + kSegment : padded;
@@ -163,6 +193,7 @@ void override_elementwise(Kernels& kernels) {
   kernels.rope = rope;
   kernels.softmax = softmax;
   kernels.silu_mul = silu_mul;
+  kernels.largest = largest;
 }
 
 }  // namespace

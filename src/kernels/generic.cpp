@@ -189,6 +189,15 @@ void silu_mul(const float* gate, const float* up, std::int64_t n, float* out) {
   for (std::int64_t i = 0; i < n; ++i) out[i] = gate[i] / (1.0f + std::exp(-gate[i])) * up[i];
 }
 
+float largest(const float* x, std::int64_t n) {
+  float most = -INFINITY;
+  for (std::int64_t i = 0; i < n; ++i) {
+    if (!std::isfinite(x[i])) return NAN;
+    most = x[i] > most ? x[i] : most;
+  }
+  return most;
+}
+
 }  // namespace
 
 Kernels generic_kernels() {
@@ -202,6 +211,7 @@ Kernels generic_kernels() {
       .rope = rope,
       .softmax = softmax,
       .silu_mul = silu_mul,
+      .largest = largest,
   };
   add_generic_attention(kernels);
   return kernels;

@@ -163,6 +163,13 @@ void int4_tile(const MatmulTask& task, const unsigned char* panel, std::int64_t 
   const auto* row_scales = reinterpret_cast<const float*>(panel + task.weight.row_scales_offset);
   Simd::F total[MR][kWidth];
   const unsigned char* tile = block.tile;
+  // With two passes each fetches half of the next panel, so that memory is never idle.
+  const bool two_passes = task.x.rows > kInt4Rows;
+  const int lines = two_passes ? 4 : 8;  // of half a step
+  const unsigned char* ahead = panel + kAhead;
+  if (two_passes) {
+    ahead = panel + task.weight.panel_bytes + (block.row == 0 ? 0 : task.weight.steps * kTileBytes / 2);
+  }
   for (std::int64_t segment = 0, step = 0; step < task.weight.steps; ++segment) {
     Simd::I acc[MR][kWidth];
 #pragma GCC unroll 8
@@ -173,7 +180,7 @@ void int4_tile(const MatmulTask& task, const unsigned char* panel, std::int64_t 
     const std::int64_t end = step + kSegment / 64 < task.weight.steps ? step + kSegment / 64 : task.weight.steps;
     for (; step < end; ++step, panel += kTileBytes, tile += block.step_bytes) {
       for (int half = 0; half < 2; ++half, multipliers += kTileRows) {
-        for (int line = 0; line < 8; ++line) prefetch(panel + (half * 8 + line) * kLine);
+        for (int line = 0; line < lines; ++line, ahead += kLine) fetch(ahead);
         Simd::I sum[MR][kWidth];
 #pragma GCC unroll 8
         for (int m = 0; m < MR; ++m) {

@@ -82,6 +82,8 @@ struct Kernels {
   void (*softmax)(float* x, std::int64_t n);
   /// out = gate / (1 + exp(-gate)) * up; out may be gate
   void (*silu_mul)(const float* gate, const float* up, std::int64_t n, float* out);
+  /// The largest element; NaN where one is not finite.
+  float (*largest)(const float* x, std::int64_t n);
 };
 
 /// The scalar table: tutorial and oracle.

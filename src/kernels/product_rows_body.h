@@ -15,10 +15,10 @@ constexpr int kWidth = 2 * kVecs;                                  // the same f
 constexpr std::int64_t kLine = 64;                                 // bytes of a tile for one 4-byte step of k
 constexpr std::int64_t kAhead = 8192;                              // prefetch distance, bytes (performance.md 0.4)
 
+/// Brings a line to the second cache, which is where a stream from memory waits.
+VITRINE_INLINE void fetch(const unsigned char* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T1); }
 /// Fetches what the stream needs next: for the first rows that meet a panel, memory is what they wait for.
-VITRINE_INLINE void prefetch(const unsigned char* p) {
-  _mm_prefetch(reinterpret_cast<const char*>(p) + kAhead, _MM_HINT_T1);
-}
+VITRINE_INLINE void prefetch(const unsigned char* p) { fetch(p + kAhead); }
 
 /// A block of the operand: its rows r0, r0 + 1 and so on.
 struct BlockRows {

@@ -25,12 +25,11 @@ struct Layer {
 
 /// The activations of one step. T rows.
 struct Activations {
-  MatrixView<float> x;         // [T, hidden_size] the residual stream
-  PackedRows normed;           // [T, hidden_size]
-  MatrixView<float> q;         // [T, query heads * head_dim]
-  MatrixView<float> attended;  // [T, query heads * head_dim]
-  PackedRows attended_packed;  // the same for o_proj
-  PackedRows gated;            // [T, intermediate_size]
+  MatrixView<float> x;  // [T, hidden_size] the residual stream
+  PackedRows normed;    // [T, hidden_size]
+  MatrixView<float> q;  // [T, query heads * head_dim]
+  PackedRows attended;  // [T, query heads * head_dim]
+  PackedRows gated;     // [T, intermediate_size]
   RopeTable rope;
 };
 
@@ -90,13 +89,13 @@ class Qwen3 final : public Model {
     const auto rows = [&](std::int64_t cols) { return Workspace::padded_bytes<float>(max_rows, cols); };
     const auto packed = [&](std::int64_t cols) { return packed_rows_bytes(max_rows, cols); };
     const std::int64_t widest = std::max({config_.hidden_size, q_size(), config_.intermediate_size});
-    return 2 * rows(config_.hidden_size) + 2 * rows(q_size()) + 2 * rows(config_.head_dim / 2) +
+    return 2 * rows(config_.hidden_size) + rows(q_size()) + 2 * rows(config_.head_dim / 2) +
            packed(config_.hidden_size) + packed(q_size()) + packed(config_.intermediate_size) +
            norm_workspace_bytes(config_.hidden_size, threads) +
            gate_up_workspace_bytes(max_rows, config_.hidden_size, config_.intermediate_size, threads) +
            linear_workspace_bytes(max_rows, widest, threads) +
            qkv_workspace_bytes(max_rows, config_.hidden_size, config_.head_dim, threads) +
-           attention_workspace_bytes(layers_[0].attention, threads);
+           attention_workspace_bytes(layers_[0].attention, max_rows, threads);
   }
 
   std::vector<ModelPart> parts() const override { return parts_; }
@@ -112,8 +111,7 @@ class Qwen3 final : public Model {
     if (context.probe != nullptr && context.probe->wants(ProbePoint::kAttentionWeights, index)) {
       observe_attention(context, layer.attention, batch, a.q, kv, index);
     }
-    store_rows(context.timed(StepPart::kOProj), a.attended, a.attended_packed);
-    linear_add(context.timed(StepPart::kOProj), a.attended_packed, layer.o_proj, a.x);
+    linear_add(context.timed(StepPart::kOProj), a.attended, layer.o_proj, a.x);
     context.observe(ProbePoint::kAttentionOutput, index, a.x);
 
     rms_norm(context.timed(StepPart::kNorm), a.x, layer.post_attention_layernorm, a.normed);
@@ -132,8 +130,7 @@ class Qwen3 final : public Model {
     return {.x = w.matrix<float>(rows, config_.hidden_size),
             .normed = packed(layer.qkv.q_proj),
             .q = w.matrix<float>(rows, q_size()),
-            .attended = w.matrix<float>(rows, q_size()),
-            .attended_packed = packed(layer.o_proj),
+            .attended = packed(layer.o_proj),
             .gated = packed(layer.down_proj),
             .rope = rope_table(context.timed(StepPart::kQkv), rope_, batch.positions)};
   }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "kernels/attention_generic.h"
 
@@ -72,8 +73,9 @@ AttentionTask task_for(const AttentionShape& shape, const Batch& batch, const Pi
 
 }  // namespace
 
-std::int64_t attention_workspace_bytes(const AttentionShape& shape, int threads) {
-  return Workspace::padded_bytes<unsigned char>(threads, attention_scratch_bytes(shape.head_dim));
+std::int64_t attention_workspace_bytes(const AttentionShape& shape, std::int64_t rows, int threads) {
+  return Workspace::padded_bytes<float>(rows, shape.query_heads * shape.head_dim) +
+         Workspace::padded_bytes<unsigned char>(threads, attention_scratch_bytes(shape.head_dim));
 }
 
 void store_kv(const Kernels& kernels, const Batch& batch, std::int64_t first_row, MatrixView<const float> k,
@@ -101,24 +103,34 @@ void store_kv(const Kernels& kernels, const Batch& batch, std::int64_t first_row
   }
 }
 
-void attention(const Context& context, const AttentionShape& shape, const Batch& batch, MatrixView<const float> q,
-               const PagedKv& cache, MatrixView<float> out) {
+namespace {
+
+/// Most items of a token each that a thread takes in one go.
+constexpr std::int64_t kItemsOfSingleTokens = 4;
+
+/// finished(row, rows, begin, end): the columns of the rows are there. kv_at_once: KV heads that are finished together.
+template <class Finished>
+void attend(const Context& context, const AttentionShape& shape, const Batch& batch, MatrixView<const float> q,
+            const PagedKv& cache, MatrixView<float> out, std::int64_t kv_at_once, Finished finished) {
   const std::int64_t group = shape.query_heads / shape.kv_heads;
   const std::int64_t heads = std::min(group, kAttentionRows);  // of a task
-  const std::int64_t parts = (group + heads - 1) / heads;
   const WorkspaceScope scope(context.workspace);
   const auto scratch =
       context.workspace.matrix<unsigned char>(context.pool.size(), attention_scratch_bytes(shape.head_dim));
   const Pieces pieces{batch, tokens_of_item(context, shape, q.rows)};
   const std::int64_t count = pieces.count();
+  const std::int64_t kv_items = (shape.kv_heads + kv_at_once - 1) / kv_at_once;
   const auto kernel = context.kernels.attention[cache.storage];
+  // Single tokens are little work: a thread takes several, and fetches the next while it is at one.
+  const bool single_tokens = count == std::ssize(batch.sequences);
+  const std::int64_t grain =
+      single_tokens ? std::clamp<std::int64_t>(kv_items * count / (4 * context.pool.size()), 1, kItemsOfSingleTokens)
+                    : 1;
 
   // KV heads outside, so that neighbouring items read the same keys; the last pieces, which see most, first.
-  context.pool.parallel_for(shape.kv_heads * parts * count, 1, [&](std::int64_t begin, std::int64_t end, int thread) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      const std::int64_t kv = i / count / parts;
-      const std::int64_t head = i / count % parts * heads;  // of the group
-      const Piece piece = pieces.at(count - 1 - i % count);
+  context.pool.parallel_for(kv_items * count, grain, [&](std::int64_t begin, std::int64_t end, int thread) {
+    const auto task_at = [&](std::int64_t item, std::int64_t kv, std::int64_t head) {
+      const Piece piece = pieces.at(count - 1 - item % count);
       AttentionTask task = task_for(shape, batch, piece, cache, kv);
       task.heads = std::min(heads, group - head);
       task.q = q.row(piece.row) + (kv * group + head) * shape.head_dim;
@@ -126,9 +138,50 @@ void attention(const Context& context, const AttentionShape& shape, const Batch&
       task.out = out.row(piece.row) + (kv * group + head) * shape.head_dim;
       task.out_stride = out.stride;
       task.scratch = scratch.row(thread);
-      kernel(task);
+      return task;
+    };
+    for (std::int64_t item = begin; item < end; ++item) {
+      const Piece piece = pieces.at(count - 1 - item % count);
+      const std::int64_t first_kv = item / count * kv_at_once;
+      const std::int64_t end_kv = std::min(first_kv + kv_at_once, shape.kv_heads);
+      AttentionTask next{};
+      if (item + 1 < end) next = task_at(item + 1, (item + 1) / count * kv_at_once, 0);
+      for (std::int64_t kv = first_kv; kv < end_kv; ++kv) {
+        for (std::int64_t head = 0; head < group; head += heads) {
+          AttentionTask task = task_at(item, kv, head);
+          if (next.tokens > 0 && kv + 1 == end_kv && head + heads >= group) task.next = &next;
+          kernel(task);
+        }
+      }
+      finished(piece.row, piece.tokens, first_kv * group * shape.head_dim, end_kv * group * shape.head_dim);
     }
   });
+}
+
+}  // namespace
+
+void attention(const Context& context, const AttentionShape& shape, const Batch& batch, MatrixView<const float> q,
+               const PagedKv& cache, MatrixView<float> out) {
+  attend(context, shape, batch, q, cache, out, 1, [](std::int64_t, std::int64_t, std::int64_t, std::int64_t) {});
+}
+
+void attention(const Context& context, const AttentionShape& shape, const Batch& batch, MatrixView<const float> q,
+               const PagedKv& cache, const PackedRows& out) {
+  const WorkspaceScope scope(context.workspace);
+  const auto attended = context.workspace.matrix<float>(out.rows(), out.k);
+  if (q.rows <= kTileRows) {  // heads are what threads share
+    attention(context, shape, batch, q, cache, attended);
+    store_rows(context, attended, out);
+    return;
+  }
+  const std::int64_t kv_columns = shape.query_heads / shape.kv_heads * shape.head_dim;
+  const std::int64_t kv_at_once = out.columns_at_once() / std::gcd(out.columns_at_once(), kv_columns);
+  attend(context, shape, batch, q, cache, attended, kv_at_once,
+         [&](std::int64_t row, std::int64_t rows, std::int64_t begin, std::int64_t end) {
+           for (std::int64_t r = row; r < row + rows; ++r) {
+             store_row(context.kernels, out, r, attended.row(r) + begin, begin, end - begin);
+           }
+         });
 }
 
 void observe_attention(const Context& context, const AttentionShape& shape, const Batch& batch,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "ops/context.h"
+#include "ops/operand.h"
 
 namespace vitrine {
 
@@ -23,13 +23,16 @@ void store_kv(const Kernels& kernels, const Batch& batch, std::int64_t first_row
 /// The order of a row's sums depends on its own position alone, so its bits do not depend on the other rows.
 void attention(const Context& context, const AttentionShape& shape, const Batch& batch, MatrixView<const float> q,
                const PagedKv& cache, MatrixView<float> out);
+/// The same, packed for the product that follows.
+void attention(const Context& context, const AttentionShape& shape, const Batch& batch, MatrixView<const float> q,
+               const PagedKv& cache, const PackedRows& out);
 
 /// Hands the softmax of each output row, [query_heads, visible positions], to the probe; positions before a sliding
 /// window are zero. Only for a probe that wants them: computes them again.
 void observe_attention(const Context& context, const AttentionShape& shape, const Batch& batch,
                        MatrixView<const float> q, const PagedKv& cache, int layer);
 
-/// What attention takes from the workspace, whatever the context.
-std::int64_t attention_workspace_bytes(const AttentionShape& shape, int threads);
+/// Upper bound of what attention takes from the workspace, whatever the context.
+std::int64_t attention_workspace_bytes(const AttentionShape& shape, std::int64_t rows, int threads);
 
 }  // namespace vitrine

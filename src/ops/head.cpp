@@ -18,13 +18,15 @@ void merge(Head::Best& best, const Head::Best& other) {
   best.finite = finite;
 }
 
-Head::Best best_of(const float* logits, std::int64_t count, std::int64_t first_id) {
-  Head::Best best{.id = static_cast<TokenId>(first_id), .logit = logits[0], .finite = true};
-  for (std::int64_t n = 0; n < count; ++n) {
-    if (!std::isfinite(logits[n])) best.finite = false;
-    if (logits[n] > best.logit) best = {static_cast<TokenId>(first_id + n), logits[n], best.finite};
+/// What `best`, of other chunks, becomes with this one. Its largest seldom is the largest so far: only then it is sought.
+void merge_chunk(Head::Best& best, const Kernels& kernels, const float* logits, std::int64_t count,
+                 std::int64_t first_id) {
+  const float largest = kernels.largest(logits, count);
+  Head::Best chunk{.id = static_cast<TokenId>(first_id), .logit = largest, .finite = !std::isnan(largest)};
+  if (best.id < 0 || !(largest < best.logit)) {
+    chunk.id += static_cast<TokenId>(std::find(logits, logits + count - 1, largest) - logits);
   }
-  return best;
+  merge(best, chunk);
 }
 
 }  // namespace
@@ -56,7 +58,7 @@ void Head::argmax(const Context& context, MatrixView<const float> hidden, std::i
     const MatrixView<float> chunk{chunks.row(thread), hidden.rows, end - begin, grain};
     weight_.columns(context.kernels, x, begin, end, chunk, scratch.row(thread));
     for (std::int64_t r = 0; r < hidden.rows; ++r) {
-      merge(bests.row(thread)[r], best_of(chunk.row(r), end - begin, begin));
+      merge_chunk(bests.row(thread)[r], context.kernels, chunk.row(r), end - begin, begin);
     }
   });
 

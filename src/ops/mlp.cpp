@@ -12,9 +12,6 @@ namespace {
 /// Rows of which some columns are computed in one go, so that they stay in the second cache until they are rounded.
 constexpr std::int64_t kRowsAtOnce = 8 * kTileRows;
 
-/// Columns that a thread computes before it rounds them: what shares a scale, or a few panels.
-std::int64_t columns_at_once(OperandType type) { return type == kOperandInt8 ? kSegment : 4 * kPanelRows; }
-
 }  // namespace
 
 void gate_up_silu(const Context& context, const PackedRows& x, const Linear& gate, const Linear& up,
@@ -24,35 +21,26 @@ void gate_up_silu(const Context& context, const PackedRows& x, const Linear& gat
   const WorkspaceScope scope(context.workspace);
   const int threads = context.pool.size();
   const auto scratch = take_matmul_scratch(context, x);
-  const std::int64_t at_once = std::min(x.rows(), kRowsAtOnce);
-  const auto panels = context.workspace.matrix<float>(threads, 2 * at_once * kPanelRows);
-
-  // A panel of each at a time: both are in the first caches when they meet.
-  const auto gated_columns = [&](const PackedRows& some, std::int64_t begin, MatrixView<float> to, int thread) {
-    for (std::int64_t at = 0; at < to.cols; at += kPanelRows) {
-      const std::int64_t count = std::min(kPanelRows, to.cols - at);
-      const MatrixView<float> g{panels.row(thread), to.rows, count, kPanelRows};
-      const MatrixView<float> u{g.data + at_once * kPanelRows, to.rows, count, kPanelRows};
-      gate.columns(kernels, some, begin + at, begin + at + count, g, scratch.row(thread));
-      up.columns(kernels, some, begin + at, begin + at + count, u, scratch.row(thread));
-      if (count == kPanelRows) kernels.silu_mul(g.data, u.data, to.rows * kPanelRows, g.data);
-      for (std::int64_t r = 0; r < to.rows; ++r) {
-        if (count < kPanelRows) kernels.silu_mul(g.row(r), u.row(r), count, g.row(r));
-        std::memcpy(to.row(r) + at, g.row(r), static_cast<std::size_t>(count) * sizeof(float));
-      }
-    }
-  };
-
-  if (x.rows() <= kTileRows) {  // weights are what takes the time: shared out in small pieces, rounded afterwards
-    const auto gated = context.workspace.matrix<float>(x.rows(), out.k);
-    context.pool.parallel_for(
-        out.k, gate.grain(x.rows(), threads), [&](std::int64_t begin, std::int64_t end, int thread) {
-          gated_columns(x, begin, {gated.data + begin, x.rows(), end - begin, gated.stride}, thread);
-        });
-    store_rows(context, gated, out);
+  // Weights are what takes the time of a few rows: shared out in small pieces, and rounded afterwards.
+  if (x.rows() <= kTileRows) {
+    const auto gates = context.workspace.matrix<float>(x.rows(), out.k);
+    const auto ups = context.workspace.matrix<float>(x.rows(), out.k);
+    context.pool.parallel_for(out.k, gate.grain(x.rows(), threads),
+                              [&](std::int64_t begin, std::int64_t end, int thread) {
+                                const MatrixView<float> g{gates.data + begin, x.rows(), end - begin, gates.stride};
+                                const MatrixView<float> u{ups.data + begin, x.rows(), end - begin, ups.stride};
+                                gate.columns(kernels, x, begin, end, g, scratch.row(thread));
+                                up.columns(kernels, x, begin, end, u, scratch.row(thread));
+                                for (std::int64_t r = 0; r < x.rows(); ++r)
+                                  kernels.silu_mul(g.row(r), u.row(r), end - begin, g.row(r));
+                              });
+    store_rows(context, gates, out);
     return;
   }
-  const std::int64_t width = columns_at_once(out.type);
+
+  const std::int64_t at_once = std::min(x.rows(), kRowsAtOnce);
+  const auto panels = context.workspace.matrix<float>(threads, 2 * at_once * kPanelRows);
+  const std::int64_t width = std::max(out.columns_at_once(), 4 * kPanelRows);
   const auto gated = context.workspace.matrix<float>(threads, at_once * width);
   const std::int64_t chunks = (x.rows() + at_once - 1) / at_once;
   const std::int64_t parts = (out.k + width - 1) / width;
@@ -64,7 +52,19 @@ void gate_up_silu(const Context& context, const PackedRows& x, const Linear& gat
     for (std::int64_t chunk = item % splits; chunk < chunks; chunk += splits) {
       const std::int64_t first = chunk * at_once;
       const MatrixView<float> some{gated.row(thread), std::min(at_once, x.rows() - first), end - begin, width};
-      gated_columns(x.slice(first, some.rows), begin, some, thread);
+      const PackedRows some_x = x.slice(first, some.rows);
+      // A panel of each at a time: both are in the first caches when they meet.
+      for (std::int64_t at = 0; at < some.cols; at += kPanelRows) {
+        const std::int64_t count = std::min(kPanelRows, some.cols - at);
+        const MatrixView<float> g{panels.row(thread), some.rows, count, count};
+        const MatrixView<float> u{g.data + at_once * kPanelRows, some.rows, count, count};
+        gate.columns(kernels, some_x, begin + at, begin + at + count, g, scratch.row(thread));
+        up.columns(kernels, some_x, begin + at, begin + at + count, u, scratch.row(thread));
+        kernels.silu_mul(g.data, u.data, g.rows * count, g.data);
+        for (std::int64_t r = 0; r < g.rows; ++r) {
+          std::memcpy(some.row(r) + at, g.row(r), static_cast<std::size_t>(count) * sizeof(float));
+        }
+      }
       for (std::int64_t r = 0; r < some.rows; ++r) {
         store_row(kernels, out, first + r, some.row(r), begin, end - begin);
       }
@@ -74,9 +74,10 @@ void gate_up_silu(const Context& context, const PackedRows& x, const Linear& gat
 
 std::int64_t gate_up_workspace_bytes(std::int64_t rows, std::int64_t k, std::int64_t n, int threads) {
   const std::int64_t at_once = std::min(rows, kRowsAtOnce);
-  return linear_workspace_bytes(rows, k, threads) + Workspace::padded_bytes<float>(threads, 2 * at_once * kPanelRows) +
-         std::max(Workspace::padded_bytes<float>(threads, at_once * kSegment),
-                  Workspace::padded_bytes<float>(std::min(rows, kTileRows), n));
+  const std::int64_t few = 2 * Workspace::padded_bytes<float>(std::min(rows, kTileRows), n);
+  const std::int64_t many = Workspace::padded_bytes<float>(threads, 2 * at_once * kPanelRows) +
+                            Workspace::padded_bytes<float>(threads, at_once * kSegment);
+  return linear_workspace_bytes(rows, k, threads) + std::max(few, many);
 }
 
 }  // namespace vitrine

@@ -44,6 +44,10 @@ PackedRows PackedRows::slice(std::int64_t first, std::int64_t count) const noexc
   return some;
 }
 
+std::int64_t PackedRows::columns_at_once() const noexcept {
+  return type == kOperandInt8 ? kSegment : 64 / element_bytes(type);
+}
+
 OperandRow PackedRows::row(std::int64_t r, std::int64_t begin, std::int64_t count) const noexcept {
   const std::int64_t block = r / kTileRows * kTileRows;
   const std::int64_t step_bytes = 64 * std::min(kTileRows, view.rows - block);

@@ -14,7 +14,10 @@ struct PackedRows {
   std::int64_t rows() const noexcept { return view.rows; }
   /// Rows [first, first + count): first a multiple of kTileRows, and so is count unless they are the last.
   PackedRows slice(std::int64_t first, std::int64_t count) const noexcept;
-  /// Row r from element `begin` on, `count` elements and what pads them. Int8 begins at a whole segment.
+  /// Columns that can be stored by themselves: those that share a scale, or a step.
+  std::int64_t columns_at_once() const noexcept;
+  /// Row r from element `begin` on, `count` elements and what pads them: begin a multiple of columns_at_once(), and so is
+  /// count unless it ends the row.
   OperandRow row(std::int64_t r, std::int64_t begin, std::int64_t count) const noexcept;
 };
 

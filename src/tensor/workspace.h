@@ -15,7 +15,7 @@ namespace vitrine {
 class Workspace {
  public:
   /// Throws Error(kIo) when the system refuses the address space.
-  explicit Workspace(std::int64_t capacity_bytes) : memory_(capacity_bytes, "activations") {}
+  explicit Workspace(std::int64_t capacity_bytes) : memory_(capacity_bytes, "activations", /*large_pages=*/true) {}
 
   /// Uninitialised; every row starts on a cache line. A bug of ours (VITRINE_CHECK) when the capacity is exceeded.
   template <class T>

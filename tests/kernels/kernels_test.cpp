@@ -219,6 +219,24 @@ TEST_P(KernelTable, BF16OperandsRoundToNearestEven) {
   }
 }
 
+TEST_P(KernelTable, Largest) {
+  for (std::int64_t n = 0; n <= 67; ++n) {
+    auto x = normal(n, 3);
+    for (const float shift : {0.0f, -50.0f}) {  // all of them negative, too
+      for (float& value : x) value += shift;
+      EXPECT_EQ(table.largest(x.data(), n), generic.largest(x.data(), n));
+    }
+    for (auto& value : x) {
+      const float before = value;
+      for (const float bad : {NAN, INFINITY, -INFINITY}) {
+        value = bad;
+        EXPECT_TRUE(std::isnan(table.largest(x.data(), n))) << n << " elements, " << bad;
+      }
+      value = before;
+    }
+  }
+}
+
 TEST_P(KernelTable, NormRopeSoftmaxSilu) {
   for (std::int64_t n = 1; n <= 67; ++n) {
     const auto size = static_cast<std::size_t>(n);

@@ -42,7 +42,7 @@ class AttentionTest : public testing::TestWithParam<std::tuple<std::int64_t, std
     ModelCache cache({{2, kDim}}, kBlocks, storage);
     std::memset(cache.layer(0).head(0, 0), 0xFF, static_cast<std::size_t>(kBlocks * cache.block_bytes()));
     ThreadPool pool(threads);
-    Workspace workspace(attention_workspace_bytes(shape_, threads));
+    Workspace workspace(attention_workspace_bytes(shape_, kRows, threads));
     const Context context{pool, kernels_, workspace};
     std::vector<float> out(static_cast<std::size_t>(kRows * kQ));
     for (std::int64_t first = 0; first < kLengths[1]; first += chunk) step(context, cache, first, chunk, out);
@@ -143,7 +143,7 @@ TEST(Attention, MoreQueryHeadsThanATaskTakes) {
     ModelCache cache({{1, 8}}, 1, storage);
     ThreadPool pool(2);
     const AttentionShape shape{kHeads, 1, 8, 0};
-    Workspace workspace(attention_workspace_bytes(shape, 2));
+    Workspace workspace(attention_workspace_bytes(shape, 2, 2));
     const Kernels kernels = select_kernels("");
     const Context context{pool, kernels, workspace};
     const std::vector<float> kv(16, 0.5f);
