@@ -37,34 +37,53 @@ VITRINE_INLINE Simd::F exp(Simd::F x) {
   return S::scale_by_power(p, n);
 }
 
+/// body(i, [count]) for each vector of n elements: whole ones without a mask, which stores and the loads after them
+/// prefer, the rest with its count.
+template <class Body>
+VITRINE_INLINE void for_vectors(std::int64_t n, Body body) {
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) body(i);
+  if (i < n) body(i, n - i);
+}
+
 void rms_norm(const float* x, const float* weight, std::int64_t n, float eps, float* y) {
   using S = Simd;
-  S::F acc = S::zero();
-  for (std::int64_t i = 0; i < n; i += kLanes) {
+  constexpr int kSums = 4;  // chains of dependent operations side by side
+  S::F acc[kSums] = {S::zero(), S::zero(), S::zero(), S::zero()};
+  std::int64_t i = 0;
+  for (; i + kSums * kLanes <= n; i += kSums * kLanes) {
+#pragma GCC unroll 4
+    for (int s = 0; s < kSums; ++s) {
+      const S::F v = S::load(x + i + s * kLanes);
+      S::fma(acc[s], v, v);
+    }
+  }
+  for (; i < n; i += kLanes) {
     const S::F v = S::load(x + i, at_most_lanes(n - i));
-    acc = S::fmadd(v, v, acc);
+    S::fma(acc[0], v, v);
   }
-  const S::F scale = S::set(1.0f / S::square_root(S::sum(acc) / static_cast<float>(n) + eps));
-  for (std::int64_t i = 0; i < n; i += kLanes) {
-    const std::int64_t count = at_most_lanes(n - i);
-    const S::F normed = S::mul(S::load(x + i, count), scale);
-    S::store(y + i, S::mul(S::load(weight + i, count), normed), count);
-  }
+  const S::F sums = S::add(S::add(acc[0], acc[1]), S::add(acc[2], acc[3]));
+  const S::F scale = S::set(1.0f / S::square_root(S::sum(sums) / static_cast<float>(n) + eps));
+  for_vectors(
+      n, [=](std::int64_t at, auto... rest) __attribute__((always_inline)) {
+        const S::F normed = S::mul(S::load(x + at, rest...), scale);
+        S::store(y + at, S::mul(S::load(weight + at, rest...), normed), rest...);
+      });
 }
 
 void rope(float* x, const float* cosines, const float* sines, std::int64_t n) {
   using S = Simd;
   const std::int64_t half = n / 2;
-  for (std::int64_t i = 0; i < half; i += kLanes) {
-    const std::int64_t count = at_most_lanes(half - i);
-    const S::F a = S::load(x + i, count);
-    const S::F b = S::load(x + i + half, count);
-    const S::F c = S::load(cosines + i, count);
-    const S::F s = S::load(sines + i, count);
-    // Separate products and sums, as the reference rounds them.
-    S::store(x + i, S::sub(S::mul(a, c), S::mul(b, s)), count);
-    S::store(x + i + half, S::add(S::mul(b, c), S::mul(a, s)), count);
-  }
+  for_vectors(
+      half, [=](std::int64_t at, auto... rest) __attribute__((always_inline)) {
+        const S::F a = S::load(x + at, rest...);
+        const S::F b = S::load(x + at + half, rest...);
+        const S::F c = S::load(cosines + at, rest...);
+        const S::F s = S::load(sines + at, rest...);
+        // Separate products and sums, as the reference rounds them.
+        S::store(x + at, S::sub(S::mul(a, c), S::mul(b, s)), rest...);
+        S::store(x + at + half, S::add(S::mul(b, c), S::mul(a, s)), rest...);
+      });
 }
 
 void softmax(float* x, std::int64_t n) {

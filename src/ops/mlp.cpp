@@ -2,7 +2,6 @@
 #include "ops/mlp.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/check.h"
 
@@ -11,6 +10,7 @@ namespace {
 
 /// Rows of which some columns are computed in one go, so that they stay in the second cache until they are rounded.
 constexpr std::int64_t kRowsAtOnce = 8 * kTileRows;
+constexpr std::int64_t kColumnsAtOnce = 4 * kPanelRows;
 
 }  // namespace
 
@@ -39,8 +39,8 @@ void gate_up_silu(const Context& context, const PackedRows& x, const Linear& gat
   }
 
   const std::int64_t at_once = std::min(x.rows(), kRowsAtOnce);
-  const auto panels = context.workspace.matrix<float>(threads, 2 * at_once * kPanelRows);
-  const std::int64_t width = std::max(out.columns_at_once(), 4 * kPanelRows);
+  const auto halves = context.workspace.matrix<float>(threads, 2 * at_once * kColumnsAtOnce);
+  const std::int64_t width = std::max(out.columns_at_once(), kColumnsAtOnce);
   const auto gated = context.workspace.matrix<float>(threads, at_once * width);
   const std::int64_t chunks = (x.rows() + at_once - 1) / at_once;
   const std::int64_t parts = (out.k + width - 1) / width;
@@ -53,17 +53,14 @@ void gate_up_silu(const Context& context, const PackedRows& x, const Linear& gat
       const std::int64_t first = chunk * at_once;
       const MatrixView<float> some{gated.row(thread), std::min(at_once, x.rows() - first), end - begin, width};
       const PackedRows some_x = x.slice(first, some.rows);
-      // A panel of each at a time: both are in the first caches when they meet.
-      for (std::int64_t at = 0; at < some.cols; at += kPanelRows) {
-        const std::int64_t count = std::min(kPanelRows, some.cols - at);
-        const MatrixView<float> g{panels.row(thread), some.rows, count, count};
-        const MatrixView<float> u{g.data + at_once * kPanelRows, some.rows, count, count};
+      // A few panels of each at a time: both are in the second cache when they meet.
+      for (std::int64_t at = 0; at < some.cols; at += kColumnsAtOnce) {
+        const std::int64_t count = std::min(kColumnsAtOnce, some.cols - at);
+        const MatrixView<float> g{halves.row(thread), some.rows, count, kColumnsAtOnce};
+        const MatrixView<float> u{g.data + at_once * kColumnsAtOnce, some.rows, count, kColumnsAtOnce};
         gate.columns(kernels, some_x, begin + at, begin + at + count, g, scratch.row(thread));
         up.columns(kernels, some_x, begin + at, begin + at + count, u, scratch.row(thread));
-        kernels.silu_mul(g.data, u.data, g.rows * count, g.data);
-        for (std::int64_t r = 0; r < g.rows; ++r) {
-          std::memcpy(some.row(r) + at, g.row(r), static_cast<std::size_t>(count) * sizeof(float));
-        }
+        for (std::int64_t r = 0; r < g.rows; ++r) kernels.silu_mul(g.row(r), u.row(r), count, some.row(r) + at);
       }
       for (std::int64_t r = 0; r < some.rows; ++r) {
         store_row(kernels, out, first + r, some.row(r), begin, end - begin);
@@ -75,7 +72,7 @@ void gate_up_silu(const Context& context, const PackedRows& x, const Linear& gat
 std::int64_t gate_up_workspace_bytes(std::int64_t rows, std::int64_t k, std::int64_t n, int threads) {
   const std::int64_t at_once = std::min(rows, kRowsAtOnce);
   const std::int64_t few = 2 * Workspace::padded_bytes<float>(std::min(rows, kTileRows), n);
-  const std::int64_t many = Workspace::padded_bytes<float>(threads, 2 * at_once * kPanelRows) +
+  const std::int64_t many = Workspace::padded_bytes<float>(threads, 2 * at_once * kColumnsAtOnce) +
                             Workspace::padded_bytes<float>(threads, at_once * kSegment);
   return linear_workspace_bytes(rows, k, threads) + std::max(few, many);
 }
