@@ -23,6 +23,25 @@ std::string describe(simdjson::dom::element element) {
   return text;
 }
 
+/// simdjson 3.0 asks the CPU alone: where the system does not keep the wide registers (booted with noxsave, behind some
+/// hypervisors), its first AVX instruction is illegal. The compiler's question is about both.
+void avoid_illegal_instructions() {
+#if defined(__x86_64__)
+  static const bool done = [] {
+    if (__builtin_cpu_supports("avx512f")) return true;
+    for (const char* name : {"haswell", "westmere", "fallback"}) {
+      const simdjson::implementation* choice = simdjson::get_available_implementations()[name];
+      if (choice == nullptr || !choice->supported_by_runtime_system()) continue;
+      if (std::string_view(name) == "haswell" && !__builtin_cpu_supports("avx2")) continue;
+      simdjson::get_active_implementation() = choice;
+      break;
+    }
+    return true;
+  }();
+  static_cast<void>(done);
+#endif
+}
+
 }  // namespace
 
 std::optional<Value> Value::find(std::string_view key) const {
@@ -95,6 +114,7 @@ void Value::fail_expected(const std::string& what) const { fail("expected " + wh
 Document Document::parse(std::string_view text, std::string source) {
   Document document;
   document.source_ = std::make_unique<std::string>(std::move(source));
+  avoid_illegal_instructions();
   document.parser_ = std::make_unique<simdjson::dom::parser>();
   auto error = document.parser_->allocate(text.size(), kMaxDepth);
   if (error == simdjson::SUCCESS) error = document.parser_->parse(text.data(), text.size()).get(document.root_);

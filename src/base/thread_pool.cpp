@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <fstream>
 #include <string>
 #include <system_error>
 
@@ -41,38 +40,18 @@ bool spin_until(Done done) noexcept {
   return done();
 }
 
-/// The CPU quota of this process's cgroup in cores, or infinity.
-double cgroup_quota() {
-  double cores = INFINITY;
-  for (const std::filesystem::path& folder : cgroup_folders()) {
-    std::ifstream file(folder / "cpu.max");
-    std::string limit;
-    double period = 0;
-    if (file >> limit >> period && limit != "max" && period > 0) {
-      cores = std::min(cores, std::strtod(limit.c_str(), nullptr) / period);
-    }
-  }
-  double quota = 0;  // cgroup v1
-  double period = 0;
-  std::ifstream quota_file("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
-  std::ifstream period_file("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
-  if (quota_file >> quota && period_file >> period && quota > 0 && period > 0) {
-    cores = std::min(cores, quota / period);
-  }
-  return cores;
-}
-
 }  // namespace
 
-int usable_cores() {
+int usable_cores(double quota) {
   int cores = static_cast<int>(std::thread::hardware_concurrency());
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
   if (::sched_getaffinity(0, sizeof(allowed), &allowed) == 0) cores = CPU_COUNT(&allowed);
-  const double quota = cgroup_quota();
   if (quota < cores) cores = static_cast<int>(std::ceil(quota));
   return std::max(cores, 1);
 }
+
+int usable_cores() { return usable_cores(cgroup_cpu_quota()); }
 
 ThreadPool::ThreadPool(int threads) {
   VITRINE_CHECK(threads >= 1);

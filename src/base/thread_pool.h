@@ -12,6 +12,8 @@ namespace vitrine {
 
 /// Cores this process may use: the affinity mask, bounded by the cgroup's CPU quota (rounded up). At least 1.
 int usable_cores();
+/// With that quota instead of the cgroup's.
+int usable_cores(double quota);
 
 /// A fixed set of threads that share the work of one operation after another. The caller is thread 0 and works too.
 /// Work is handed out in small chunks, so a thread that lost its core holds up one chunk and not its share, and one that

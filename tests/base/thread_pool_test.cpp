@@ -3,9 +3,14 @@
 
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <sched.h>
 #include <vitrine/error.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <cmath>
+#include <ctime>
 #include <numeric>
 #include <set>
 #include <vector>
@@ -61,6 +66,18 @@ TEST(ThreadPool, MoreThreadsThanCoresFinish) {
   EXPECT_EQ(sum, 200 * 99 * 100 / 2);
 }
 
+TEST(ThreadPool, IdleItUsesNoCpu) {  // cases.md G01
+  ThreadPool pool(4);
+  std::atomic<int> done{0};
+  for (int round = 0; round < 100; ++round) pool.parallel_for(8, 1, [&](std::int64_t, std::int64_t, int) { ++done; });
+  std::this_thread::sleep_for(
+      std::chrono::milliseconds(50));        // longer than they spin, even without a core of their own
+  const std::clock_t before = std::clock();  // of this process, whatever else runs
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_LT(static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC, 0.03);  // one that spins would use 0.3
+  EXPECT_EQ(done, 800);
+}
+
 TEST(ThreadPool, RefusedThreadsAreAnError) {
   // A stack larger than the address space: no thread can be made.
   pthread_attr_t old;
@@ -75,6 +92,30 @@ TEST(ThreadPool, RefusedThreadsAreAnError) {
 TEST(UsableCores, AtLeastOneAndNotMoreThanThereAre) {
   EXPECT_GE(usable_cores(), 1);
   EXPECT_LE(usable_cores(), static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+TEST(UsableCores, AllOfTheAffinityMask) {  // cases.md G03
+  // A mask belongs to a thread: this one's is not the test's.
+  std::thread([] {
+    cpu_set_t mask;
+    CPU_ZERO(&mask);
+    ASSERT_EQ(sched_getaffinity(0, sizeof(mask), &mask), 0);
+    for (int cores = CPU_COUNT(&mask); cores > 0; --cores) {
+      ASSERT_EQ(sched_setaffinity(0, sizeof(mask), &mask), 0);
+      EXPECT_EQ(usable_cores(INFINITY), cores);
+      int last = CPU_SETSIZE - 1;
+      while (!CPU_ISSET(last, &mask)) --last;
+      CPU_CLR(last, &mask);
+    }
+  }).join();
+}
+
+TEST(UsableCores, NoMoreThanTheQuotaPays) {  // server.md 81
+  for (const double quota : {0.0, 0.01, 0.5, 1.0}) EXPECT_EQ(usable_cores(quota), 1) << quota;
+  const int cores = usable_cores(INFINITY);
+  EXPECT_EQ(usable_cores(1.5), std::min(cores, 2));
+  EXPECT_EQ(usable_cores(cores + 0.5), cores);
+  EXPECT_EQ(usable_cores(1e9), cores);
 }
 
 }  // namespace

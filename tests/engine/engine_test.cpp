@@ -4,8 +4,10 @@
 
 #include <atomic>
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <cstring>
+#include <ctime>
 #include <thread>
 
 #include "checkpoint/checkpoint.h"
@@ -474,6 +476,15 @@ TEST(Engine, ReadOutOfTheLastResidualIsTheTop) {
     EXPECT_EQ(top[i].logit, result.top[i].logit);
   }
   message_of([&] { engine.read_out(std::vector<float>(3), 1); }, ErrorCode::kInvalidArgument);
+}
+
+TEST(Engine, IdleItUsesNoCpu) {  // cases.md G01
+  Engine engine = load_demo({.threads = 4});
+  engine.generate(greedy(engine, "Once upon a time"));
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // longer than its threads spin
+  const std::clock_t before = std::clock();                    // of this process, whatever else runs
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_LT(static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC, 0.03);
 }
 
 TEST(Engine, InfoAddsUp) {
