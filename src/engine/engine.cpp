@@ -85,6 +85,27 @@ KvStorage kv_storage(const EngineOptions& options) {
   return options.kv == KvType::kInt8 ? kKvInt8 : kKvBF16;
 }
 
+/// What turns text into ids and back. Empty where the folder has no tokenizer.json.
+struct TextSide {
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::optional<TokenId> eos;  ///< what tokenizer_config.json calls eos_token
+};
+
+TextSide load_text_side(const Checkpoint& checkpoint) {
+  const std::filesystem::path& folder = checkpoint.folder();
+  TextSide text;
+  if (!std::filesystem::exists(folder / "tokenizer.json")) return text;
+  text.tokenizer = Tokenizer::load(folder);
+  const ModelConfig& config = checkpoint.config();
+  if (text.tokenizer->vocab_size() > config.vocab_size) {
+    throw Error(ErrorCode::kBadFile, config.source + ": vocab_size: expected at least " +
+                                         std::to_string(text.tokenizer->vocab_size()) +
+                                         " for the ids of tokenizer.json, found " + std::to_string(config.vocab_size));
+  }
+  if (const auto eos = read_tokenizer_config(folder).eos_token) text.eos = text.tokenizer->find(*eos);
+  return text;
+}
+
 /// True while it lives.
 class Flag {
  public:
@@ -114,7 +135,7 @@ class Engine::Impl {
 
   EngineInfo info;
   Profile* profile = nullptr;
-  std::shared_ptr<const Tokenizer> tokenizer;
+  const std::shared_ptr<const Tokenizer>& tokenizer() const noexcept { return text_.tokenizer; }
 
  private:
   void fill_info(const EngineOptions& options);
@@ -133,7 +154,8 @@ class Engine::Impl {
   std::int64_t step_tokens_;
   Kernels kernels_;
   ThreadPool pool_;
-  PackedWeights weights_;  // after the options are checked: packing can take seconds
+  TextSide text_;
+  PackedWeights weights_;  // after the options and the tokenizer are checked: packing can take seconds
   std::unique_ptr<Model> model_;
   ModelCache cache_;
   Workspace workspace_;
@@ -155,6 +177,7 @@ Engine::Impl::Impl(const std::string& name, const EngineOptions& options)
       step_tokens_(option("step_tokens", options.step_tokens, 65536, EngineOptions{}.step_tokens)),
       kernels_(select_kernels(chosen_isa(options), options.precision == Precision::kExact)),
       pool_(static_cast<int>(option("threads", options.threads, 1024, usable_cores()))),
+      text_(load_text_side(*checkpoint_)),
       weights_(pool_, *checkpoint_, weight_options(name, options)),
       model_(make_model(checkpoint_, weights_)),
       cache_(model_->cache_layers(),
@@ -164,21 +187,10 @@ Engine::Impl::Impl(const std::string& name, const EngineOptions& options)
                  model_->head().workspace_bytes(step_tokens_, pool_.size())),
       scheduler_(cache_.num_blocks(), step_tokens_) {
   const ModelConfig& config = checkpoint_->config();
-  usable_vocab_ = config.vocab_size;
+  usable_vocab_ = text_.tokenizer ? text_.tokenizer->vocab_size() : config.vocab_size;
   info.eos_ids = checkpoint_->generation_config().eos_token_ids;
   add_ids(info.eos_ids, config.eos_token_ids);
-  if (std::filesystem::exists(checkpoint_->folder() / "tokenizer.json")) {
-    tokenizer = Tokenizer::load(checkpoint_->folder());
-    if (tokenizer->vocab_size() > config.vocab_size) {
-      throw Error(ErrorCode::kBadFile,
-                  config.source + ": vocab_size: expected at least " + std::to_string(tokenizer->vocab_size()) +
-                      " for the ids of tokenizer.json, found " + std::to_string(config.vocab_size));
-    }
-    usable_vocab_ = tokenizer->vocab_size();
-    const auto eos = read_tokenizer_config(checkpoint_->folder()).eos_token;
-    const auto id = eos ? tokenizer->find(*eos) : std::nullopt;
-    if (id) add_ids(info.eos_ids, {*id});
-  }
+  if (text_.eos) add_ids(info.eos_ids, {*text_.eos});
   weights_.finish();
   // What does not fit in memory would push itself out again.
   if (options.preload && weights_.store().bytes() < available_memory()) weights_.store().populate(options.progress);
@@ -252,7 +264,7 @@ RequestId Engine::Impl::submit(Request request) {
   Sampler sampler(request.sampling, usable_vocab_, request.prompt_ids);
   auto sequence = std::make_unique<Sequence>(next_id_, std::move(request), std::move(sampler));
   sequence->max_output = sequence->request.max_tokens < 0 ? room : std::min(room, sequence->request.max_tokens);
-  if (tokenizer) sequence->decoder.emplace(*tokenizer, /*skip_special=*/true);
+  if (text_.tokenizer) sequence->decoder.emplace(*text_.tokenizer, /*skip_special=*/true);
   sequence->tokens.reserve(static_cast<std::size_t>(num_prompt + std::min(sequence->max_output, kReservedTokens)));
   scheduler_.add(std::move(sequence));
   return next_id_++;
@@ -458,7 +470,7 @@ std::filesystem::path find_model(const std::string& model) {
 }
 
 const EngineInfo& Engine::info() const noexcept { return impl_->info; }
-const std::shared_ptr<const Tokenizer>& Engine::tokenizer() const noexcept { return impl_->tokenizer; }
+const std::shared_ptr<const Tokenizer>& Engine::tokenizer() const noexcept { return impl_->tokenizer(); }
 SamplingParams Engine::default_sampling() const { return impl_->default_sampling(); }
 RequestId Engine::submit(Request request) { return impl_->submit(std::move(request)); }
 void Engine::cancel(RequestId id) noexcept { impl_->cancel(id); }
@@ -466,10 +478,10 @@ bool Engine::step() { return impl_->step(); }
 void Engine::set_profile(Profile* profile) noexcept { impl_->profile = profile; }
 
 std::vector<TokenId> Engine::encode(std::string_view prompt, SpecialTokens special) const {
-  if (!impl_->tokenizer) {
+  if (!impl_->tokenizer()) {
     throw Error(ErrorCode::kNotFound, impl_->info.model + "/tokenizer.json: not there; give the prompt as ids");
   }
-  return impl_->tokenizer->encode(prompt, special);
+  return impl_->tokenizer()->encode(prompt, special);
 }
 
 std::vector<TokenScore> Engine::read_out(std::span<const float> residual, int count) {
