@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <limits>
 #include <mutex>
+#include <set>
+#include <string_view>
 
 #include "checkpoint/hub_cache.h"
 #include "engine/finite_probe.h"
@@ -78,6 +80,18 @@ PackedWeights::Options weight_options(const std::string& name, const EngineOptio
           .cache = options.weight_cache,
           .model_name = is_folder ? std::filesystem::weakly_canonical(name).filename().string() : name,
           .progress = options.progress};
+}
+
+/// The wider types that the checkpoint has its matrices in.
+std::string types_to_round(const Checkpoint& checkpoint) {
+  std::set<std::string_view> names;
+  for (const Tensor& tensor : checkpoint.tensors()) {
+    const bool wider = tensor.dtype == DType::kF32 || tensor.dtype == DType::kF16;
+    if (wider && tensor.shape.size() == 2) names.insert(to_string(tensor.dtype));
+  }
+  std::string text;
+  for (const std::string_view name : names) text.append(text.empty() ? "" : " and ").append(name);
+  return text;
 }
 
 KvStorage kv_storage(const EngineOptions& options) {
@@ -218,6 +232,8 @@ void Engine::Impl::fill_info(const EngineOptions& options) {
   info.context = context_length_;
   info.precision = options.precision;
   info.weights = options.weights;
+  const bool is_bf16 = options.precision != Precision::kExact && options.weights == WeightType::kBF16;
+  if (is_bf16) info.rounded_from = types_to_round(*checkpoint_);
   info.kv = options.kv;
   info.kv_bytes_per_token = cache_.block_bytes() / kBlockTokens;
   info.workspace_bytes = workspace_.capacity();
