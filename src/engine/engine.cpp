@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstdlib>
+#include <future>
 #include <limits>
 #include <mutex>
 #include <set>
@@ -27,6 +28,9 @@ constexpr std::int64_t kLogitRows = 8;
 constexpr std::int64_t kMaxCacheTokens = std::numeric_limits<BlockId>::max() * kBlockTokens;
 /// Room for that many tokens of a sequence is taken when it is accepted, more as it grows.
 constexpr std::int64_t kReservedTokens = 16384;
+
+/// On a thread of its own; where the system has none, when the result is asked for.
+constexpr std::launch kBeside = std::launch::async | std::launch::deferred;
 
 double seconds_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
@@ -152,6 +156,7 @@ class Engine::Impl {
   const std::shared_ptr<const Tokenizer>& tokenizer() const noexcept { return text_.tokenizer; }
 
  private:
+  TextSide wait_for_text(const EngineOptions& options);
   void fill_info(const EngineOptions& options);
   void take_cancelled();
   void choose(const StepPlan& plan);
@@ -168,8 +173,9 @@ class Engine::Impl {
   std::int64_t step_tokens_;
   Kernels kernels_;
   ThreadPool pool_;
-  TextSide text_;
-  PackedWeights weights_;  // after the options and the tokenizer are checked: packing can take seconds
+  std::future<TextSide> text_loading_;
+  PackedWeights weights_;
+  TextSide text_;  // before the model: packing can take seconds, and a broken tokenizer is found sooner
   std::unique_ptr<Model> model_;
   ModelCache cache_;
   Workspace workspace_;
@@ -191,8 +197,9 @@ Engine::Impl::Impl(const std::string& name, const EngineOptions& options)
       step_tokens_(option("step_tokens", options.step_tokens, 65536, EngineOptions{}.step_tokens)),
       kernels_(select_kernels(chosen_isa(options), options.precision == Precision::kExact)),
       pool_(static_cast<int>(option("threads", options.threads, 1024, usable_cores()))),
-      text_(load_text_side(*checkpoint_)),
+      text_loading_(std::async(kBeside, [this] { return load_text_side(*checkpoint_); })),
       weights_(pool_, *checkpoint_, weight_options(name, options)),
+      text_(wait_for_text(options)),
       model_(make_model(checkpoint_, weights_)),
       cache_(model_->cache_layers(),
              blocks_for(std::max(context_length_, option("cache_tokens", options.cache_tokens, kMaxCacheTokens, 0))),
@@ -206,9 +213,14 @@ Engine::Impl::Impl(const std::string& name, const EngineOptions& options)
   add_ids(info.eos_ids, config.eos_token_ids);
   if (text_.eos) add_ids(info.eos_ids, {*text_.eos});
   weights_.finish();
+  fill_info(options);
+}
+
+/// The tokenizer takes longer to read than a file of packed weights to be mapped, so that is done meanwhile.
+TextSide Engine::Impl::wait_for_text(const EngineOptions& options) {
   // What does not fit in memory would push itself out again.
   if (options.preload && weights_.store().bytes() < available_memory()) weights_.store().populate(options.progress);
-  fill_info(options);
+  return text_loading_.get();
 }
 
 void Engine::Impl::fill_info(const EngineOptions& options) {
