@@ -61,6 +61,7 @@ void print_json(const InfoCommand& o, const EngineInfo& info) {
                            {"fits", memory.fits},
                            {"precision", info.precision == Precision::kExact ? "exact" : "default"},
                            {"weights", weights_name(info)},
+                           {"rounded_from", info.rounded_from},
                            {"kv", kv_name(info)},
                            {"weight_cache_file", info.weight_cache_file},
                            {"threads", info.threads},
@@ -89,7 +90,8 @@ void print_text(const InfoCommand& o, const EngineInfo& info) {
   line("Context",
        fmt::format("{} tokens of at most {}", with_commas(info.context), with_commas(info.max_position_embeddings)));
   line("Parameters", fmt::format("{} ({})", short_count(info.parameters), with_commas(info.parameters)));
-  line("Weights", fmt::format("{}, {}", short_bytes(info.weight_bytes), weights_name(info)));
+  const std::string rounded = info.rounded_from.empty() ? "" : ", rounded from " + info.rounded_from;
+  line("Weights", fmt::format("{}, {}{}", short_bytes(info.weight_bytes), weights_name(info), rounded));
   for (const ModelPart& part : info.parts) {
     line("  " + part.name,
          fmt::format("{:>9}  {:4.1f} %", short_bytes(part.bytes),

@@ -88,6 +88,7 @@ struct EngineInfo {
   std::vector<TokenId> eos_ids;
   Precision precision = Precision::kDefault;
   WeightType weights = WeightType::kBF16;
+  std::string rounded_from;  ///< what bf16 weights were rounded from: "F32", "F16", "F16 and F32"; empty: not rounded
   KvType kv = KvType::kBF16;
   std::string weight_cache_file;  ///< where the packed weights are kept; empty: only in memory
   int threads = 0;

@@ -4,6 +4,9 @@
 #include <vitrine/error.h>
 
 #include <cmath>
+#include <utility>
+
+#include "base/mapped_file.h"
 
 namespace vitrine::json {
 namespace {
@@ -111,13 +114,15 @@ void Value::fail(const std::string& what) const {
 
 void Value::fail_expected(const std::string& what) const { fail("expected " + what + ", found " + describe(element_)); }
 
-Document Document::parse(std::string_view text, std::string source) {
+Document Document::parse(std::string text, std::string source) {
   Document document;
   document.source_ = std::make_unique<std::string>(std::move(source));
   avoid_illegal_instructions();
   document.parser_ = std::make_unique<simdjson::dom::parser>();
   auto error = document.parser_->allocate(text.size(), kMaxDepth);
-  if (error == simdjson::SUCCESS) error = document.parser_->parse(text.data(), text.size()).get(document.root_);
+  static_assert(kRoomBehindText >= simdjson::SIMDJSON_PADDING);
+  text.reserve(text.size() + simdjson::SIMDJSON_PADDING);
+  if (error == simdjson::SUCCESS) error = document.parser_->parse(text.data(), text.size(), false).get(document.root_);
   if (error != simdjson::SUCCESS) {
     throw Error(ErrorCode::kBadFile, *document.source_ + ": not valid JSON: " + simdjson::error_message(error));
   }

@@ -57,8 +57,9 @@ class Value {
 /// A whole JSON text, parsed and validated (UTF-8 included). Bounded depth.
 class Document {
  public:
-  /// `source` is the file's name for messages. Throws Error(kBadFile).
-  static Document parse(std::string_view text, std::string source);
+  /// `source` is the file's name for messages. A text from read_text_file() is parsed where it is, others may be copied
+  /// once. Throws Error(kBadFile).
+  static Document parse(std::string text, std::string source);
   Value root() const { return {root_, source_.get(), ""}; }
 
  private:

@@ -99,7 +99,9 @@ std::string read_text_file(const std::filesystem::path& path, std::size_t max_by
     throw Error(ErrorCode::kTooLarge, path.string() + ": expected at most " + std::to_string(max_bytes) +
                                           " bytes, found " + std::to_string(file.size()));
   }
-  std::string text(file.size(), '\0');
+  std::string text;
+  text.reserve(file.size() + kRoomBehindText);
+  text.resize(file.size());
   std::size_t done = 0;
   while (done < text.size()) {
     const ssize_t count = ::read(file.fd(), text.data() + done, text.size() - done);

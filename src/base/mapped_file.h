@@ -39,6 +39,8 @@ class MappedFile {
   std::int64_t modified_ns_ = 0;
 };
 
+/// A parser may read that far behind a text, so read_text_file() keeps so much capacity free.
+inline constexpr std::size_t kRoomBehindText = 64;
 /// A small text file read whole. Throws Error: kNotFound, kIo, kTooLarge beyond `max_bytes`.
 std::string read_text_file(const std::filesystem::path& path, std::size_t max_bytes);
 

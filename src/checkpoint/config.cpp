@@ -306,7 +306,7 @@ void check_cache_size(const Keys& keys, const ModelConfig& config) {
 }  // namespace
 
 ModelConfig parse_model_config(std::string_view text, std::string source) {
-  const json::Document document = json::Document::parse(text, source);
+  const json::Document document = json::Document::parse(std::string(text), source);
   const Keys keys{document.root(), source};
   check_unique_keys(keys.root);
   ModelConfig config;
@@ -341,7 +341,7 @@ ModelConfig parse_model_config(std::string_view text, std::string source) {
 }
 
 GenerationConfig parse_generation_config(std::string_view text, std::string source, std::int64_t vocab_size) {
-  const json::Document document = json::Document::parse(text, std::move(source));
+  const json::Document document = json::Document::parse(std::string(text), std::move(source));
   const Value root = document.root();
   check_unique_keys(root);
   GenerationConfig config;

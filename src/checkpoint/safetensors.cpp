@@ -177,7 +177,7 @@ std::vector<StoredTensor> parse_safetensors(std::span<const std::byte> file, std
   const std::size_t data_start = kLengthBytes + text.size();
   const std::string file_name(source);
   const std::string where = file_name + ": header";
-  const json::Document document = json::Document::parse(text, where);
+  const json::Document document = json::Document::parse(std::string(text), where);
   check_unique_keys(document.root());
 
   std::vector<StoredTensor> tensors;

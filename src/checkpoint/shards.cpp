@@ -90,8 +90,8 @@ void check_present(const Shards& shards, const fs::path& folder) {
 Shards read_index(const fs::path& folder) {
   Shards shards;
   shards.index = folder / kIndexName;
-  const std::string text = read_text_file(shards.index, kMaxIndexBytes);
-  const json::Document document = json::Document::parse(text, shards.index.string());
+  const json::Document document =
+      json::Document::parse(read_text_file(shards.index, kMaxIndexBytes), shards.index.string());
   check_unique_keys(document.root());
   const json::Value map = document.root().at("weight_map");
   check_unique_keys(map);

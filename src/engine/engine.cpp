@@ -5,8 +5,11 @@
 #include <atomic>
 #include <cmath>
 #include <cstdlib>
+#include <future>
 #include <limits>
 #include <mutex>
+#include <set>
+#include <string_view>
 
 #include "checkpoint/hub_cache.h"
 #include "engine/finite_probe.h"
@@ -25,6 +28,9 @@ constexpr std::int64_t kLogitRows = 8;
 constexpr std::int64_t kMaxCacheTokens = std::numeric_limits<BlockId>::max() * kBlockTokens;
 /// Room for that many tokens of a sequence is taken when it is accepted, more as it grows.
 constexpr std::int64_t kReservedTokens = 16384;
+
+/// On a thread of its own; where the system has none, when the result is asked for.
+constexpr std::launch kBeside = std::launch::async | std::launch::deferred;
 
 double seconds_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
@@ -80,9 +86,42 @@ PackedWeights::Options weight_options(const std::string& name, const EngineOptio
           .progress = options.progress};
 }
 
+/// The wider types that the checkpoint has its matrices in.
+std::string types_to_round(const Checkpoint& checkpoint) {
+  std::set<std::string_view> names;
+  for (const Tensor& tensor : checkpoint.tensors()) {
+    const bool wider = tensor.dtype == DType::kF32 || tensor.dtype == DType::kF16;
+    if (wider && tensor.shape.size() == 2) names.insert(to_string(tensor.dtype));
+  }
+  std::string text;
+  for (const std::string_view name : names) text.append(text.empty() ? "" : " and ").append(name);
+  return text;
+}
+
 KvStorage kv_storage(const EngineOptions& options) {
   if (options.precision == Precision::kExact) return kKvF32;
   return options.kv == KvType::kInt8 ? kKvInt8 : kKvBF16;
+}
+
+/// What turns text into ids and back. Empty where the folder has no tokenizer.json.
+struct TextSide {
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::optional<TokenId> eos;  ///< what tokenizer_config.json calls eos_token
+};
+
+TextSide load_text_side(const Checkpoint& checkpoint) {
+  const std::filesystem::path& folder = checkpoint.folder();
+  TextSide text;
+  if (!std::filesystem::exists(folder / "tokenizer.json")) return text;
+  text.tokenizer = Tokenizer::load(folder);
+  const ModelConfig& config = checkpoint.config();
+  if (text.tokenizer->vocab_size() > config.vocab_size) {
+    throw Error(ErrorCode::kBadFile, config.source + ": vocab_size: expected at least " +
+                                         std::to_string(text.tokenizer->vocab_size()) +
+                                         " for the ids of tokenizer.json, found " + std::to_string(config.vocab_size));
+  }
+  if (const auto eos = read_tokenizer_config(folder).eos_token) text.eos = text.tokenizer->find(*eos);
+  return text;
 }
 
 /// True while it lives.
@@ -114,9 +153,10 @@ class Engine::Impl {
 
   EngineInfo info;
   Profile* profile = nullptr;
-  std::shared_ptr<const Tokenizer> tokenizer;
+  const std::shared_ptr<const Tokenizer>& tokenizer() const noexcept { return text_.tokenizer; }
 
  private:
+  TextSide wait_for_text(const EngineOptions& options);
   void fill_info(const EngineOptions& options);
   void take_cancelled();
   void choose(const StepPlan& plan);
@@ -133,7 +173,9 @@ class Engine::Impl {
   std::int64_t step_tokens_;
   Kernels kernels_;
   ThreadPool pool_;
-  PackedWeights weights_;  // after the options are checked: packing can take seconds
+  std::future<TextSide> text_loading_;
+  PackedWeights weights_;
+  TextSide text_;  // before the model: packing can take seconds, and a broken tokenizer is found sooner
   std::unique_ptr<Model> model_;
   ModelCache cache_;
   Workspace workspace_;
@@ -155,7 +197,9 @@ Engine::Impl::Impl(const std::string& name, const EngineOptions& options)
       step_tokens_(option("step_tokens", options.step_tokens, 65536, EngineOptions{}.step_tokens)),
       kernels_(select_kernels(chosen_isa(options), options.precision == Precision::kExact)),
       pool_(static_cast<int>(option("threads", options.threads, 1024, usable_cores()))),
+      text_loading_(std::async(kBeside, [this] { return load_text_side(*checkpoint_); })),
       weights_(pool_, *checkpoint_, weight_options(name, options)),
+      text_(wait_for_text(options)),
       model_(make_model(checkpoint_, weights_)),
       cache_(model_->cache_layers(),
              blocks_for(std::max(context_length_, option("cache_tokens", options.cache_tokens, kMaxCacheTokens, 0))),
@@ -164,25 +208,19 @@ Engine::Impl::Impl(const std::string& name, const EngineOptions& options)
                  model_->head().workspace_bytes(step_tokens_, pool_.size())),
       scheduler_(cache_.num_blocks(), step_tokens_) {
   const ModelConfig& config = checkpoint_->config();
-  usable_vocab_ = config.vocab_size;
+  usable_vocab_ = text_.tokenizer ? text_.tokenizer->vocab_size() : config.vocab_size;
   info.eos_ids = checkpoint_->generation_config().eos_token_ids;
   add_ids(info.eos_ids, config.eos_token_ids);
-  if (std::filesystem::exists(checkpoint_->folder() / "tokenizer.json")) {
-    tokenizer = Tokenizer::load(checkpoint_->folder());
-    if (tokenizer->vocab_size() > config.vocab_size) {
-      throw Error(ErrorCode::kBadFile,
-                  config.source + ": vocab_size: expected at least " + std::to_string(tokenizer->vocab_size()) +
-                      " for the ids of tokenizer.json, found " + std::to_string(config.vocab_size));
-    }
-    usable_vocab_ = tokenizer->vocab_size();
-    const auto eos = read_tokenizer_config(checkpoint_->folder()).eos_token;
-    const auto id = eos ? tokenizer->find(*eos) : std::nullopt;
-    if (id) add_ids(info.eos_ids, {*id});
-  }
+  if (text_.eos) add_ids(info.eos_ids, {*text_.eos});
   weights_.finish();
+  fill_info(options);
+}
+
+/// The tokenizer takes longer to read than a file of packed weights to be mapped, so that is done meanwhile.
+TextSide Engine::Impl::wait_for_text(const EngineOptions& options) {
   // What does not fit in memory would push itself out again.
   if (options.preload && weights_.store().bytes() < available_memory()) weights_.store().populate(options.progress);
-  fill_info(options);
+  return text_loading_.get();
 }
 
 void Engine::Impl::fill_info(const EngineOptions& options) {
@@ -206,6 +244,8 @@ void Engine::Impl::fill_info(const EngineOptions& options) {
   info.context = context_length_;
   info.precision = options.precision;
   info.weights = options.weights;
+  const bool is_bf16 = options.precision != Precision::kExact && options.weights == WeightType::kBF16;
+  if (is_bf16) info.rounded_from = types_to_round(*checkpoint_);
   info.kv = options.kv;
   info.kv_bytes_per_token = cache_.block_bytes() / kBlockTokens;
   info.workspace_bytes = workspace_.capacity();
@@ -252,7 +292,7 @@ RequestId Engine::Impl::submit(Request request) {
   Sampler sampler(request.sampling, usable_vocab_, request.prompt_ids);
   auto sequence = std::make_unique<Sequence>(next_id_, std::move(request), std::move(sampler));
   sequence->max_output = sequence->request.max_tokens < 0 ? room : std::min(room, sequence->request.max_tokens);
-  if (tokenizer) sequence->decoder.emplace(*tokenizer, /*skip_special=*/true);
+  if (text_.tokenizer) sequence->decoder.emplace(*text_.tokenizer, /*skip_special=*/true);
   sequence->tokens.reserve(static_cast<std::size_t>(num_prompt + std::min(sequence->max_output, kReservedTokens)));
   scheduler_.add(std::move(sequence));
   return next_id_++;
@@ -458,7 +498,7 @@ std::filesystem::path find_model(const std::string& model) {
 }
 
 const EngineInfo& Engine::info() const noexcept { return impl_->info; }
-const std::shared_ptr<const Tokenizer>& Engine::tokenizer() const noexcept { return impl_->tokenizer; }
+const std::shared_ptr<const Tokenizer>& Engine::tokenizer() const noexcept { return impl_->tokenizer(); }
 SamplingParams Engine::default_sampling() const { return impl_->default_sampling(); }
 RequestId Engine::submit(Request request) { return impl_->submit(std::move(request)); }
 void Engine::cancel(RequestId id) noexcept { impl_->cancel(id); }
@@ -466,10 +506,10 @@ bool Engine::step() { return impl_->step(); }
 void Engine::set_profile(Profile* profile) noexcept { impl_->profile = profile; }
 
 std::vector<TokenId> Engine::encode(std::string_view prompt, SpecialTokens special) const {
-  if (!impl_->tokenizer) {
+  if (!impl_->tokenizer()) {
     throw Error(ErrorCode::kNotFound, impl_->info.model + "/tokenizer.json: not there; give the prompt as ids");
   }
-  return impl_->tokenizer->encode(prompt, special);
+  return impl_->tokenizer()->encode(prompt, special);
 }
 
 std::vector<TokenScore> Engine::read_out(std::span<const float> residual, int count) {

@@ -26,10 +26,10 @@ std::size_t hash_pair(std::uint64_t pair) noexcept {
 
 }  // namespace
 
-void MergeTable::reserve(std::size_t count) { grow(std::bit_ceil(std::max<std::size_t>(count * 2 + 1, 16))); }
+void MergeTable::reserve(std::size_t count) { grow(std::bit_ceil(std::max<std::size_t>(count * 8 / 5 + 1, 16))); }
 
 void MergeTable::add(TokenId left, TokenId right, Merge merge) {
-  if ((count_ + 1) * 2 > slots_.size()) grow(std::max<std::size_t>(16, slots_.size() * 2));
+  if ((count_ + 1) * 8 > slots_.size() * 5) grow(std::max<std::size_t>(16, slots_.size() * 2));
   const std::uint64_t pair = pair_of(left, right);
   const std::size_t mask = slots_.size() - 1;
   std::size_t at = hash_pair(pair) & mask;

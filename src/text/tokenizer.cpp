@@ -200,8 +200,8 @@ class BpeTokenizer final : public Tokenizer {
 
 }  // namespace
 
-std::shared_ptr<const Tokenizer> make_tokenizer(std::string_view json, const std::string& source) {
-  return std::make_shared<const BpeTokenizer>(parse_tokenizer_json(json, source));
+std::shared_ptr<const Tokenizer> make_tokenizer(std::string json, const std::string& source) {
+  return std::make_shared<const BpeTokenizer>(parse_tokenizer_json(std::move(json), source));
 }
 
 std::shared_ptr<const Tokenizer> Tokenizer::load(const std::filesystem::path& path) {

@@ -332,8 +332,8 @@ class Loader {
 
 }  // namespace
 
-TokenizerParts parse_tokenizer_json(std::string_view text, const std::string& source) {
-  const json::Document document = json::Document::parse(text, source);
+TokenizerParts parse_tokenizer_json(std::string text, const std::string& source) {
+  const json::Document document = json::Document::parse(std::move(text), source);
   return Loader(document.root(), source).run();
 }
 

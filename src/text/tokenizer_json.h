@@ -5,7 +5,6 @@
 
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "text/added_tokens.h"
@@ -27,9 +26,9 @@ struct TokenizerParts {
 
 /// Reads the text of a tokenizer.json; `source` names it in messages.
 /// Throws Error (kBadFile, kUnsupported) naming source and field.
-TokenizerParts parse_tokenizer_json(std::string_view text, const std::string& source);
+TokenizerParts parse_tokenizer_json(std::string text, const std::string& source);
 
 /// Tokenizer::load for a text in memory.
-std::shared_ptr<const Tokenizer> make_tokenizer(std::string_view json, const std::string& source);
+std::shared_ptr<const Tokenizer> make_tokenizer(std::string json, const std::string& source);
 
 }  // namespace vitrine

@@ -13,7 +13,7 @@
 namespace vitrine {
 namespace {
 
-/// Far beyond what chance brings at half load; only a file made for it gets here.
+/// Far beyond what chance brings at 5/8 load; only a file made for it gets here.
 constexpr std::size_t kMaxProbes = 2048;
 
 std::uint64_t mix(std::uint64_t x) noexcept {
@@ -48,7 +48,7 @@ std::uint64_t hash_bytes(std::string_view bytes) noexcept {
 void Vocabulary::reserve(std::size_t count, std::size_t id_limit, std::size_t num_bytes) {
   storage_.reserve(num_bytes);
   extents_.resize(std::max(extents_.size(), id_limit));
-  grow(by_bytes_, std::bit_ceil(std::max<std::size_t>(count * 2, 16)));
+  grow(by_bytes_, std::bit_ceil(std::max<std::size_t>(count * 8 / 5 + 1, 16)));
 }
 
 Vocabulary::Added Vocabulary::add(TokenId id, std::string_view spelled) {
@@ -98,7 +98,7 @@ TokenId Vocabulary::find_in(const Table& table, std::string_view bytes) const no
 }
 
 bool Vocabulary::insert(Table& table, std::string_view bytes, TokenId id) {
-  if ((table.count + 1) * 2 > table.slots.size()) grow(table, std::max<std::size_t>(16, table.slots.size() * 2));
+  if ((table.count + 1) * 8 > table.slots.size() * 5) grow(table, std::max<std::size_t>(16, table.slots.size() * 2));
   const std::uint64_t hash = hash_bytes(bytes);
   const auto tag = static_cast<std::uint32_t>(hash >> 32);
   const std::size_t mask = table.slots.size() - 1;

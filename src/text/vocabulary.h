@@ -55,7 +55,7 @@ class Vocabulary {
     TokenId id = kNoToken;
   };
   struct Table {
-    std::vector<Slot> slots;  // a power of two, at most half full
+    std::vector<Slot> slots;  // a power of two, at most 5/8 full: 151,643 tokens take 2 MB and not 4
     std::size_t count = 0;
   };
 

@@ -2,13 +2,15 @@
 """vitrine cache: what is listed, what is removed."""
 
 import hashlib
+import json
+import math
 import os
 import re
 import struct
 import time
 import unittest
 
-from program import ProgramTest, columns, vitrine
+from program import DEMO, ProgramTest, columns, vitrine
 
 PAGE = 4096
 
@@ -127,6 +129,38 @@ class CacheTest(ProgramTest):
         self.folder.write_bytes(b"")
         self.assert_refuses(self.cache("list"), 1, str(self.folder), "cannot be listed")
         self.assert_refuses(self.cache("clear"), 1, str(self.folder))
+
+    def large_model(self):
+        """The demo model with a vocabulary that makes its packed weights worth a file; all weights are zero."""
+        folder = self.copy_of(DEMO)
+        path = folder / "model.safetensors"
+        data = path.read_bytes()
+        (length,) = struct.unpack_from("<Q", data)
+        header = json.loads(data[8 : 8 + length])
+        rows, end = 200_000, 0
+        self.edit(folder, "config.json", {"vocab_size": rows})
+        header["model.embed_tokens.weight"]["shape"][0] = rows
+        for name, tensor in header.items():
+            if name != "__metadata__":
+                begin, end = end, end + 2 * math.prod(tensor["shape"])
+                tensor["data_offsets"] = [begin, end]
+        front = json.dumps(header).encode()
+        path.write_bytes(struct.pack("<Q", len(front)) + front)
+        os.truncate(path, 8 + len(front) + end)
+        return folder
+
+    def test_a_broken_tokenizer_is_found_before_anything_is_packed(self):
+        model = self.large_model()
+        load = ("run", "--ids", "1", "--max-tokens", "1", "--model", str(model))
+        env = {"VITRINE_CACHE": str(self.folder)}
+        for file in ("tokenizer.json", "tokenizer_config.json"):
+            good = (model / file).read_bytes()
+            (model / file).write_bytes(good[: len(good) // 2])
+            self.assert_refuses(vitrine(*load, env=env), 1, str(model / file))
+            self.assertFalse(self.folder.exists())  # which packing makes first of all
+            (model / file).write_bytes(good)
+        self.assert_runs(vitrine(*load, env=env))  # else the test would show nothing
+        self.assertEqual(len(list(self.folder.glob("*.packed"))), 1)
 
     def test_help(self):
         result = self.cache("--help")

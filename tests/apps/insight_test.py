@@ -3,7 +3,7 @@
 
 import unittest
 
-from program import TINY, FRANCE, FRANCE_IDS, EXACT, vitrine, france, columns, ProgramTest
+from program import DATA, TINY, FRANCE, FRANCE_IDS, EXACT, vitrine, france, columns, ProgramTest
 
 
 class InfoTest(ProgramTest):
@@ -46,6 +46,7 @@ class InfoTest(ProgramTest):
             "fits": True,
             "precision": "default",
             "weights": "bf16",
+            "rounded_from": "",
             "kv": "bf16",
             "weight_cache_file": "",
             "threads": 2,
@@ -58,6 +59,19 @@ class InfoTest(ProgramTest):
         self.assertEqual(
             answer["needed_bytes"], answer["weight_bytes"] + answer["kv_bytes"] + answer["workspace_bytes"]
         )
+
+    def test_says_what_was_rounded(self):
+        def weights(model, *options):
+            text = vitrine("info", "--model", str(DATA / "models" / model), *options).out.decode()
+            return next(line for line in text.splitlines() if line.startswith("Weights")).split(", ", 1)[1]
+
+        self.assertEqual(weights("qwen3-f32"), "bf16, rounded from F32")
+        self.assertEqual(weights("qwen3-f16"), "bf16, rounded from F16")
+        self.assertEqual(weights("qwen3-tiny"), "bf16")
+        self.assertEqual(weights("qwen3-f32", *EXACT), "as stored")
+        self.assertEqual(weights("qwen3-f32", "--weights", "int8"), "int8")
+        answer = self.json_line(vitrine("info", "--json", "--model", str(DATA / "models/qwen3-f32")))
+        self.assertEqual((answer["weights"], answer["rounded_from"]), ("bf16", "F32"))
 
     def test_context_changes_the_need(self):
         answer = self.json_line(vitrine("info", "--json", "--context", "256"))

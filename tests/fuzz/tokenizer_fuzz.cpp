@@ -41,7 +41,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::size_t end = std::min(input.find('\0'), size);
   const std::string_view text = input.substr(std::min(end + 1, size));
   try {
-    const auto tokenizer = vitrine::make_tokenizer(input.substr(0, end), "fuzz");
+    const auto tokenizer = vitrine::make_tokenizer(std::string(input.substr(0, end)), "fuzz");
     use(*tokenizer, text);
     use(*tokenizer, "I'LL  say: e\u0301\u0323 \xFF 12345\r\n\r\n \t<|im_end|><think> 你好🦙!?");
   } catch (const vitrine::Error& error) {
