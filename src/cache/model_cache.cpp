@@ -18,7 +18,7 @@ ModelCache::ModelCache(const std::vector<LayerCacheSpec>& layers, std::int64_t n
     : num_blocks_(num_blocks), block_bytes_(block_bytes(layers, storage)) {
   const auto total = checked_mul(num_blocks_, block_bytes_);
   if (!total) throw Error(ErrorCode::kTooLarge, "the KV cache would exceed 2^63 bytes");
-  memory_ = LazyMemory(*total, "the KV cache (a shorter context needs less)");
+  memory_ = LazyMemory(*total, "the KV cache (a shorter context needs less)", /*large_pages=*/true);
   std::byte* base = memory_.data();
   for (const LayerCacheSpec& layer : layers) {
     const std::int64_t head_bytes = KvFormat{storage, layer.head_dim}.bytes();

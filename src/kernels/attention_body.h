@@ -193,29 +193,6 @@ VITRINE_INLINE void scale_weights(float* weights, Range range, const Frame& fram
   for (std::int64_t t = range.end; t < seen.count * kKvTokens; ++t) weights[t] = 0;
 }
 
-/// Calls body.run<R>(r) for all r of [0, count), R at a time, at most Most.
-template <int Most, class Body>
-VITRINE_INLINE void for_rows(std::int64_t count, const Body& body) {
-  std::int64_t r = 0;
-  for (; r + Most <= count; r += Most) body.template run<Most>(r);
-  switch (count - r) {
-#define VITRINE_ROWS(rest)                                 \
-  case rest:                                               \
-    if constexpr (rest < Most) body.template run<rest>(r); \
-    break;
-    VITRINE_ROWS(1)
-    VITRINE_ROWS(2)
-    VITRINE_ROWS(3)
-    VITRINE_ROWS(4)
-    VITRINE_ROWS(5)
-    VITRINE_ROWS(6)
-    VITRINE_ROWS(7)
-#undef VITRINE_ROWS
-    default:
-      break;
-  }
-}
-
 // ---- Values ----
 
 constexpr int kValueRows = kVecs == 1 ? 8 : 6;

@@ -37,6 +37,19 @@ VITRINE_INLINE void add_product(Simd::F& sum, Simd::F a, Simd::F b, bool first) 
   }
 }
 
+template <int MR, int NV>
+VITRINE_INLINE void write_scaled(const MatmulTask& task, const BlockRows& block, std::int64_t column,
+                                 const Simd::F (&total)[MR][NV], const float* row_scales) {
+#pragma GCC unroll 16
+  for (int m = 0; m < MR; ++m) {
+#pragma GCC unroll 4
+    for (int v = 0; v < NV; ++v) {
+      write(task, block.row + m, column + v * Simd::kLanes,
+            Simd::mul(total[m][v], Simd::load(row_scales + v * Simd::kLanes)));
+    }
+  }
+}
+
 /// acc += the products of quads of k: [first, first + count) of a step of 64 bytes.
 template <bool Raised, int MR, int NV>
 VITRINE_INLINE void add_quads(Simd::I (&acc)[MR][NV], const unsigned char* tiles, const unsigned char* x, int first,
@@ -86,14 +99,7 @@ void int8_tile(const MatmulTask& task, const unsigned char* panel, const float* 
       }
     }
   }
-#pragma GCC unroll 16
-  for (int m = 0; m < MR; ++m) {
-#pragma GCC unroll 4
-    for (int v = 0; v < NV; ++v) {
-      write(task, block.row + m, column + v * Simd::kLanes,
-            Simd::mul(total[m][v], Simd::load(row_scales + v * Simd::kLanes)));
-    }
-  }
+  write_scaled(task, block, column, total, row_scales);
 }
 
 /// The same with a scale for each `group` weights of a row, scales [groups][32] fp16.
@@ -227,14 +233,7 @@ void int4_tile(const MatmulTask& task, const unsigned char* panel, std::int64_t 
       }
     }
   }
-#pragma GCC unroll 8
-  for (int m = 0; m < MR; ++m) {
-#pragma GCC unroll 4
-    for (int v = 0; v < kWidth; ++v) {
-      write(task, block.row + m, column + v * Simd::kLanes,
-            Simd::mul(total[m][v], Simd::load(row_scales + v * Simd::kLanes)));
-    }
-  }
+  write_scaled(task, block, column, total, row_scales);
 }
 
 /// Bytes q * multiplier + addend, all modulo 256.

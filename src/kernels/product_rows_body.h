@@ -38,22 +38,15 @@ VITRINE_INLINE void write(const MatmulTask& task, std::int64_t row, std::int64_t
   }
 }
 
-/// Calls rows.run<MR>(task, panel, column, block) so that all rows of the operand meet all panels, at most Most rows at
-/// a time. Panels outside: each is read once and stays in the caches for all rows.
-template <int Most, class Rows>
-VITRINE_INLINE void for_block(const MatmulTask& task, const Rows& rows, std::int64_t column, std::int64_t first) {
-  const std::int64_t left = task.x.rows - first;
-  const std::int64_t in_block = left < kTileRows ? left : kTileRows;
-  const unsigned char* tiles = task.x.tiles + first * task.x.steps * kLine;
+/// Calls body.run<R>(r) for all r of [0, count), R at a time, at most Most.
+template <int Most, class Body>
+VITRINE_INLINE void for_rows(std::int64_t count, const Body& body) {
   std::int64_t r = 0;
-  for (; r + Most <= in_block; r += Most) {
-    rows.template run<Most>(task, column, {tiles + r * kLine, in_block * kLine, first + r});
-  }
-  const BlockRows rest{tiles + r * kLine, in_block * kLine, first + r};
-  switch (in_block - r) {
-#define VITRINE_ROWS(count)                                                   \
-  case count:                                                                 \
-    if constexpr (count < Most) rows.template run<count>(task, column, rest); \
+  for (; r + Most <= count; r += Most) body.template run<Most>(r);
+  switch (count - r) {
+#define VITRINE_ROWS(rest)                                 \
+  case rest:                                               \
+    if constexpr (rest < Most) body.template run<rest>(r); \
     break;
     VITRINE_ROWS(1)
     VITRINE_ROWS(2)
@@ -66,6 +59,28 @@ VITRINE_INLINE void for_block(const MatmulTask& task, const Rows& rows, std::int
     default:
       break;
   }
+}
+
+/// rows.run<MR>(task, column, block) for a block of the operand.
+template <class Rows>
+struct RowsOfBlock {
+  const MatmulTask& task;
+  const Rows& rows;
+  std::int64_t column;
+  BlockRows block;  // of its first row
+  template <int MR>
+  VITRINE_INLINE void run(std::int64_t r) const {
+    rows.template run<MR>(task, column, {block.tile + r * kLine, block.step_bytes, block.row + r});
+  }
+};
+
+/// The rows of the operand's block that begins at row `first` meet a panel, at most Most at a time.
+template <int Most, class Rows>
+VITRINE_INLINE void for_block(const MatmulTask& task, const Rows& rows, std::int64_t column, std::int64_t first) {
+  const std::int64_t left = task.x.rows - first;
+  const std::int64_t in_block = left < kTileRows ? left : kTileRows;
+  const BlockRows block{task.x.tiles + first * task.x.steps * kLine, in_block * kLine, first};
+  for_rows<Most>(in_block, RowsOfBlock<Rows>{task, rows, column, block});
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <vitrine/probe.h>
 #include <vitrine/profile.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 
@@ -24,6 +25,12 @@ struct Context {
   Workspace& workspace;
   Probe* probe = nullptr;
   Profile* profile = nullptr;
+
+  /// Rows that a thread takes at a time where a row is little work: fewer where others would be idle.
+  std::int64_t rows_at_once(std::int64_t rows) const noexcept {
+    constexpr std::int64_t kMost = 8;
+    return std::clamp<std::int64_t>(rows / pool.size(), 1, kMost);
+  }
 
   /// Stands for this context in one call, and adds the time of that call to the part.
   TimedContext timed(StepPart part) const noexcept;

@@ -9,8 +9,8 @@ RmsNorm::RmsNorm(const Tensor& stored, float epsilon)
 }
 
 void rms_norm(const Context& context, MatrixView<const float> x, const RmsNorm& norm, MatrixView<float> y) {
-  constexpr std::int64_t kRowsPerChunk = 8;
-  context.pool.parallel_for(x.rows, kRowsPerChunk, [&](std::int64_t begin, std::int64_t end, int) {
+  const std::int64_t at_once = context.rows_at_once(x.rows);
+  context.pool.parallel_for(x.rows, at_once, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t r = begin; r < end; ++r) {
       context.kernels.rms_norm(x.row(r), norm.weight.data(), x.cols, norm.eps, y.row(r));
     }
@@ -18,10 +18,10 @@ void rms_norm(const Context& context, MatrixView<const float> x, const RmsNorm& 
 }
 
 void rms_norm(const Context& context, MatrixView<const float> x, const RmsNorm& norm, const PackedRows& y) {
-  constexpr std::int64_t kRowsPerChunk = 8;
+  const std::int64_t at_once = context.rows_at_once(x.rows);
   const WorkspaceScope scope(context.workspace);
   const auto normed = context.workspace.matrix<float>(context.pool.size(), x.cols);
-  context.pool.parallel_for(x.rows, kRowsPerChunk, [&](std::int64_t begin, std::int64_t end, int thread) {
+  context.pool.parallel_for(x.rows, at_once, [&](std::int64_t begin, std::int64_t end, int thread) {
     for (std::int64_t r = begin; r < end; ++r) {
       context.kernels.rms_norm(x.row(r), norm.weight.data(), x.cols, norm.eps, normed.row(thread));
       store_row(context.kernels, y, r, normed.row(thread), 0, x.cols);

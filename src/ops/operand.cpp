@@ -75,9 +75,9 @@ void store_row(const Kernels& kernels, const PackedRows& packed, std::int64_t r,
 }
 
 void store_rows(const Context& context, MatrixView<const float> x, const PackedRows& packed) {
-  constexpr std::int64_t kRowsPerChunk = 8;
+  const std::int64_t at_once = context.rows_at_once(x.rows);
   VITRINE_CHECK(x.cols == packed.k && x.rows == packed.rows());
-  context.pool.parallel_for(x.rows, kRowsPerChunk, [&](std::int64_t begin, std::int64_t end, int) {
+  context.pool.parallel_for(x.rows, at_once, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t r = begin; r < end; ++r) store_row(context.kernels, packed, r, x.row(r), 0, x.cols);
   });
 }

@@ -115,7 +115,7 @@ class BenchJsonTest(ProgramTest):
             for name in ("qkv", "attention", "o_proj", "gate_up", "down_proj", "head"):
                 for key in ("bytes", "operations", "share_of_bound"):
                     self.assertGreater(parts[name][key], 0, (name, key))
-            for name in ("embedding", "norm", "rope_and_kv_store", "sampling"):
+            for name in ("embedding", "norm", "sampling"):
                 self.assertEqual(list(parts[name]), ["seconds"])
         decode, prefill = (profile["parts"] for profile in profiles)
         self.assertEqual(prefill["head"]["operations"], decode["head"]["operations"])  # of one row
