@@ -75,6 +75,25 @@ TEST_P(FormsOfTable, SameBitsHoweverItIsCutAndOnAnyThreads) {
   }
 }
 
+/// More rows than operations take at once, cut where neither blocks of the cache nor tiles end.
+TEST_P(FormsOfTable, SameBitsInLongSteps) {
+  if (GetParam() == "generic") GTEST_SKIP() << "takes too long; the short steps run on it";
+  std::vector<TokenId> ids;
+  for (TokenId i = 0; i < 500; ++i) ids.push_back((i * 37 + 11) % 3000);
+  const std::int64_t at_once[] = {500};
+  const std::int64_t uneven[] = {37, 290, 141, 32};
+  const std::pair<WeightType, KvStorage> forms[] = {
+      {WeightType::kBF16, kKvBF16}, {WeightType::kInt8, kKvInt8}, {WeightType::kInt4, kKvBF16}};
+  for (const auto& [type, kv] : forms) {
+    const ModelRunner::Options one{.kv = kv, .exact = false, .weights = type, .isa = GetParam()};
+    ModelRunner::Options three = one;
+    three.threads = 3;
+    const auto bits = ModelRunner(demo_model(), one).hidden(ids, uneven);
+    const auto other = ModelRunner(demo_model(), three).hidden(ids, at_once);
+    ASSERT_EQ(std::memcmp(other.data(), bits.data(), bits.size() * sizeof(float)), 0) << to_string(type);
+  }
+}
+
 TEST_P(FormsOfTable, SameTokensAndLogitsInCompany) {
   if (GetParam() == "generic") GTEST_SKIP() << "the other tables show it sooner";
   for (const WeightType type : kWeights) {
