@@ -33,7 +33,7 @@ void add_products(const Kernels& kernels, const PackedKind& kind, Workspace& wor
   constexpr std::int64_t kK = 192, kColumns = 70;
   const TestMatrix weight({kind.type, kColumns, kK, kind.group}, waves(kColumns * kK));
   const Linear linear = weight.linear();
-  for (const std::int64_t rows : {1, 4, 40}) {  // decoding, a few, a prompt: a table has a path for each
+  for (const std::int64_t rows : {1, 4, 20}) {  // decoding, a few, a prompt: a table has a path for each
     const WorkspaceScope scope(workspace);
     const Values x = waves(rows * kK);
     const PackedRows operand = take_packed_rows(workspace, linear.operand(kernels), rows, kK);
@@ -46,7 +46,7 @@ void add_products(const Kernels& kernels, const PackedKind& kind, Workspace& wor
 }
 
 void add_attention(const Kernels& kernels, KvStorage storage, Workspace& workspace, Values& out) {
-  constexpr std::int64_t kTokens = 50, kHeads = 2, kDim = 64, kBlocks = (kTokens + kKvTokens - 1) / kKvTokens;
+  constexpr std::int64_t kTokens = 40, kHeads = 2, kDim = 64, kBlocks = (kTokens + kKvTokens - 1) / kKvTokens;
   const WorkspaceScope scope(workspace);
   const std::int64_t block_bytes = (KvFormat{storage, kDim}.bytes() + 63) / 64 * 64;
   auto* cache = reinterpret_cast<unsigned char*>(workspace.matrix<std::byte>(kBlocks, block_bytes).data);
