@@ -94,19 +94,23 @@ def refuse_tiles(error):
             raise OSError(ctypes.get_errno(), "prctl")
 
 
+def run_command(command, env, **more):
+    return subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        env=environment(env),
+        cwd="/",
+        timeout=TIMEOUT_S,
+        check=False,
+        **more,
+    )
+
+
 @unittest.skipUnless(X86, "tile registers are x86-64's")
 class RefusedTilesTest(ProgramTest):
     def without_tiles(self, *args, error=errno.EPERM, env=None):
-        done = subprocess.run(
-            [BINARY, *args],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            env=environment(env),
-            cwd="/",
-            timeout=TIMEOUT_S,
-            check=False,
-            preexec_fn=lambda: refuse_tiles(error),
-        )
+        done = run_command([BINARY, *args], env, preexec_fn=lambda: refuse_tiles(error))
         return Result(done.returncode, done.stdout, done.stderr.decode("utf-8", "replace"))
 
     def setUp(self):
@@ -178,15 +182,7 @@ class EmulatedCpuTest(ProgramTest):  # cases.md I02
 
     def on(self, cpu):
         def run(*args, env=None):
-            done = subprocess.run(
-                [self.emulator, "-cpu", cpu, BINARY, *args],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                env=environment(env),
-                cwd="/",
-                timeout=TIMEOUT_S,
-                check=False,
-            )
+            done = run_command([self.emulator, "-cpu", cpu, BINARY, *args], env)
             lines = done.stderr.decode("utf-8", "replace").splitlines(keepends=True)
             ours = "".join(line for line in lines if "warning: TCG doesn't support" not in line)
             return Result(done.returncode, done.stdout, ours)
