@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// START HERE. Engine::load opens a model folder; generate() turns a prompt into text; submit() and step() are the same
-// thing one token at a time, for several requests at once.
+// START HERE. Engine::load opens a model folder; generate() turns a prompt into text; submit() and stream() are for many
+// requests at once (request.h says what one may ask for): drive them with step(), or let start() do it.
 #pragma once
 
 #include <vitrine/error.h>
 #include <vitrine/probe.h>
 #include <vitrine/profile.h>
+#include <vitrine/request.h>
 #include <vitrine/tokenizer.h>
 #include <vitrine/types.h>
 
@@ -13,6 +14,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,12 +22,19 @@
 
 namespace vitrine {
 
+struct LoadedModel;
+
 struct EngineOptions {
-  int threads = 0;                 ///< at most 1024; 0: the usable cores, by affinity and cgroup quota
-  std::int64_t context = 0;        ///< longest prompt plus output of a request; 0: max_position_embeddings
-  std::int64_t cache_tokens = 0;   ///< tokens the KV cache holds over all requests; 0: `context`. A request that may
-                                   ///< grow to the end of the context reserves that much, and others wait for it
+  int threads = 0;           ///< at most 1024; 0: the usable cores, by affinity and cgroup quota
+  std::int64_t context = 0;  ///< longest prompt plus output of a request; 0: max_position_embeddings
+  std::int64_t cache_tokens =
+      0;  ///< tokens the KV cache holds over all requests, which share it; 0: as cache_bytes says
+  std::int64_t cache_bytes = 0;  ///< the same in bytes; 0: room for `context` tokens. Memory is taken as it is used
+  std::int64_t prefix_cache_bytes = std::int64_t{1} << 30;  ///< of these, kept for later requests with the same
+                                                            ///< beginning; 0: none
+  std::int64_t max_sequences = 64;                          ///< samples that run at once, at most 4096; more wait
   std::int64_t step_tokens = 256;  ///< most tokens one step computes (prompts are cut into such chunks), to 65,536
+  bool speculation = true;         ///< guess ahead from the text so far where that is faster; Request can say no
   Precision precision = Precision::kDefault;
   WeightType weights = WeightType::kBF16;  ///< quantised at load where it is not bf16; not with Precision::kExact
   KvType kv = KvType::kBF16;               ///< not with Precision::kExact, which keeps float32
@@ -33,45 +42,6 @@ struct EngineOptions {
   std::string isa;           ///< kernel table; empty: VITRINE_ISA, else the best this CPU has
   bool preload = false;      ///< read all weights into memory now, if they fit, and not at their first use
   std::function<void(std::int64_t done, std::int64_t total)> progress;  ///< of preloading, in bytes
-};
-
-using RequestId = std::int64_t;
-struct Generation;
-
-/// What a step did for one request.
-struct Event {
-  RequestId request = 0;
-  std::optional<TokenId> token;          ///< the new token; the end-of-sequence id too
-  std::string_view text;                 ///< text that may be shown now: whole characters, never part of a stop string
-  const Generation* finished = nullptr;  ///< set on the last event of a request, valid during the call
-};
-
-/// One prompt and how to continue it.
-struct Request {
-  std::vector<TokenId> prompt_ids;
-  SamplingParams sampling;
-  std::int64_t max_tokens = -1;   ///< -1: to the end of the context
-  std::vector<std::string> stop;  ///< ends before the first of these strings
-  bool ignore_eos = false;
-  int top = 0;                                 ///< fill Generation::top and candidates with that many entries
-  Probe* probe = nullptr;                      ///< watches this request's steps, which then run without company
-  std::function<void(const Event&)> on_event;  ///< called from step(), on its thread; may call submit, cancel and
-                                               ///< read_out, not step or generate
-};
-
-/// A finished request.
-struct Generation {
-  std::vector<TokenId> prompt_ids;
-  std::vector<TokenId> output_ids;  ///< with the end-of-sequence id that ended it
-  std::string text;                 ///< without special tokens and stop strings
-  FinishReason finish_reason = FinishReason::kStop;
-  std::string error;                   ///< for FinishReason::kError
-  std::uint64_t seed = 0;              ///< the seed that repeats it
-  std::vector<TokenScore> top;         ///< the model's own distribution at the first new position, likeliest first
-  std::vector<TokenScore> candidates;  ///< what the sampler drew the first token from, likeliest first
-  std::int64_t num_candidates = 0;     ///< how many there were; `candidates` holds the first Request::top of them
-  double prefill_s = 0;                ///< from the start of the prompt to the first new token
-  double decode_s = 0;                 ///< from there to the last one
 };
 
 struct EngineInfo {
@@ -84,6 +54,9 @@ struct EngineInfo {
   std::vector<std::int64_t> layer_windows;  ///< keys that each layer sees, 0: all
   std::int64_t max_position_embeddings = 0, context = 0;
   std::int64_t kv_bytes_per_token = 0;
+  std::int64_t cache_tokens = 0;         ///< what the KV cache holds over all requests
+  std::int64_t prefix_cache_tokens = 0;  ///< of these, at most so many wait for later requests
+  std::int64_t max_sequences = 0;
   std::int64_t workspace_bytes = 0;
   std::vector<TokenId> eos_ids;
   Precision precision = Precision::kDefault;
@@ -98,8 +71,44 @@ struct EngineInfo {
   double load_s = 0;
 };
 
-/// A loaded model and the requests in flight. Not thread-safe: one thread at a time calls it; cancel() and the
-/// tokenizer may be used from any thread.
+/// What the engine has done, and holds now.
+struct EngineStats {
+  std::int64_t waiting = 0, running = 0;  ///< samples
+  std::int64_t steps = 0;                 ///< forward passes
+  std::int64_t rows = 0;                  ///< tokens they computed
+  std::int64_t output_tokens = 0;
+  std::int64_t cached_tokens = 0;  ///< of prompts: not computed, but found in the cache
+  std::int64_t preemptions = 0;
+  Speculation speculation;
+  std::int64_t kv_blocks = 0;         ///< of the whole cache; a block holds 32 tokens
+  std::int64_t kv_blocks_live = 0;    ///< held by requests in flight
+  std::int64_t kv_blocks_cached = 0;  ///< kept for later requests; taken away when memory is needed
+  std::int64_t kv_blocks_peak = 0;    ///< the most that were live at once
+  std::int64_t max_batch = 0;         ///< the most samples in one step
+};
+
+/// The events of a request, pulled. Cancels the request when it goes. For one thread at a time; may outlive the engine.
+class Stream {
+ public:
+  Stream(Stream&&) noexcept;
+  Stream& operator=(Stream&&) noexcept;
+  ~Stream();
+
+  RequestId id() const noexcept;
+  /// Waits for the next event; nothing after the last one, or when the engine is gone. Runs steps itself where no
+  /// thread of the engine does.
+  std::optional<Event> next();
+  void cancel() noexcept;
+
+ private:
+  friend class Engine;
+  class Impl;
+  explicit Stream(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+/// A loaded model and the requests in flight. Every function may be called from any thread; what needs the model waits
+/// for the step that runs.
 class Engine {
  public:
   /// `model`: a folder as published on the Hub, or a Hub name "ORG/NAME" present in the Hugging Face cache.
@@ -107,6 +116,7 @@ class Engine {
   static Engine load(const std::string& model, const EngineOptions& options = {});
   Engine(Engine&&) noexcept;
   Engine& operator=(Engine&&) noexcept;
+  /// Ends the requests in flight without a word to their listeners. Not from one.
   ~Engine();
 
   const EngineInfo& info() const noexcept;
@@ -119,26 +129,47 @@ class Engine {
 
   /// Queues a request. Throws Error (kInvalidArgument, kTooLarge) naming what is wrong with it; nothing is queued then.
   RequestId submit(Request request);
-  /// Ends a request at the next step, with FinishReason::kCancelled. Unknown ids are ignored. From any thread.
+  /// The same, its events to be pulled; Request::on_event is not used.
+  Stream stream(Request request);
+  /// A new request that goes on from the first `position` tokens (prompt and output) of sample 0 of one in flight, then
+  /// from request.prompt_ids, which may be empty. What both have in common is computed and stored once; salt and use of
+  /// the prefix cache are the first one's. Throws Error: kNotFound when it is not in flight, else as submit().
+  RequestId fork(RequestId id, std::int64_t position, Request request);
+  /// Ends all samples of a request before the next step, with FinishReason::kCancelled. Unknown ids are ignored.
   void cancel(RequestId id) noexcept;
-  /// One forward pass for as many requests as fit. False when there is nothing left to do.
-  bool step();
-  /// Adds the time of each part of a step to `profile` from now on; null ends that. Not while a step runs.
-  void set_profile(Profile* profile) noexcept;
 
-  /// submit() and step() until it is finished.
+  /// One forward pass for as many requests as fit, and their listeners. False when there is nothing left to do.
+  /// Throws Error(kInvalidArgument) from a listener, and while the engine has a thread of its own.
+  bool step();
+  /// Starts a thread that steps while there is something to do, and sleeps otherwise. Nothing if it runs already.
+  void start();
+  /// Ends that thread after the step it is in; requests in flight stay. Throws Error(kInvalidArgument) from a listener.
+  void stop();
+
+  /// Runs a request with n = 1 to its end. on_event is called on this thread, and what it throws comes out.
   Generation generate(Request request);
   /// The same for a text, with default_sampling().
   Generation generate(std::string_view prompt, std::int64_t max_tokens = -1);
+  /// All samples of a request, in order.
+  std::vector<Generation> generate_all(Request request);
 
   /// What the model would say if it stopped at this residual stream [hidden_size]: final norm, head, the `count`
-  /// likeliest tokens. Not while a step runs.
+  /// likeliest tokens.
   std::vector<TokenScore> read_out(std::span<const float> residual, int count);
 
- private:
+  EngineStats stats() const;
+  /// Forgets what is kept for later requests; those in flight keep theirs.
+  void clear_prefix_cache();
+  /// Adds the time of each part of a step to `profile` from now on; null ends that.
+  void set_profile(Profile* profile);
+
+  /// The inside, for the library's own files.
   class Impl;
-  explicit Engine(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+
+ private:
+  friend Engine make_engine(struct LoadedModel model, const EngineOptions& options);
+  explicit Engine(std::shared_ptr<Impl> impl);
+  std::shared_ptr<Impl> impl_;
 };
 
 /// Where a model is: an existing folder or file as it is, else the Hub name "ORG/NAME" looked up in the Hugging Face

@@ -18,10 +18,11 @@ enum class FinishReason {
   kStop,       ///< an end-of-sequence id or a stop string
   kLength,     ///< max_tokens or the end of the context
   kCancelled,  ///< the caller cancelled it
+  kDeadline,   ///< its time was up
   kError,      ///< it could not go on; see the message beside it
 };
 
-/// "stop", "length", "cancelled" or "error".
+/// "stop", "length", "cancelled", "deadline" or "error".
 const char* to_string(FinishReason reason) noexcept;
 
 /// How numbers are stored on the way.

@@ -11,6 +11,8 @@ const char* to_string(FinishReason reason) noexcept {
       return "length";
     case FinishReason::kCancelled:
       return "cancelled";
+    case FinishReason::kDeadline:
+      return "deadline";
     case FinishReason::kError:
       return "error";
   }

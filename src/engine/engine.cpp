@@ -1,547 +1,425 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <vitrine/engine.h>
-
+// The step: schedule, one ragged batch through the model, choose. Everything the engine does, once per token.
 #include <algorithm>
-#include <atomic>
 #include <cmath>
-#include <cstdlib>
-#include <future>
-#include <limits>
-#include <mutex>
-#include <set>
-#include <string_view>
+#include <exception>
+#include <numeric>
 
-#include "checkpoint/hub_cache.h"
+#include "engine/engine_impl.h"
 #include "engine/finite_probe.h"
-#include "engine/scheduler.h"
 #include "engine/top_tokens.h"
-#include "kernels/dispatch.h"
-#include "models/model.h"
-#include "text/tokenizer_config.h"
 
 namespace vitrine {
 namespace {
 
 /// Logits of that many rows at once: the head's weights are read once for all of them.
-constexpr std::int64_t kLogitRows = 8;
-/// Block ids are 32 bits wide.
-constexpr std::int64_t kMaxCacheTokens = std::numeric_limits<BlockId>::max() * kBlockTokens;
-/// Room for that many tokens of a sequence is taken when it is accepted, more as it grows.
-constexpr std::int64_t kReservedTokens = 16384;
+constexpr std::int64_t kLogitRows = 16;
+/// Every so many steps nobody guesses, to see what a step costs without.
+constexpr std::int64_t kStepsBetweenPlainOnes = 64;
 
-/// On a thread of its own; where the system has none, when the result is asked for.
-constexpr std::launch kBeside = std::launch::async | std::launch::deferred;
-
-double seconds_between(Clock::time_point from, Clock::time_point to) {
-  return std::chrono::duration<double>(to - from).count();
+/// Whether choosing needs more than which logit is the largest.
+bool needs_logits(const Sequence& sequence) {
+  const Request& request = sequence.request();
+  return !sequence.sampler.is_plain_argmax() || (request.top > 0 && sequence.num_output() == 0) ||
+         request.logprobs >= 0 || sequence.needs_prompt_logprobs();
 }
 
-std::string chosen_isa(const EngineOptions& options) {
-  if (!options.isa.empty()) return options.isa;
-  const char* forced = std::getenv("VITRINE_ISA");
-  return forced == nullptr ? "" : forced;
+bool contains(const std::vector<TokenId>& ids, TokenId id) {
+  return std::find(ids.begin(), ids.end(), id) != ids.end();
 }
 
-void add_ids(std::vector<TokenId>& ids, const std::vector<TokenId>& more) {
-  for (const TokenId id : more) {
-    if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
-  }
-}
-
-/// The value, or `fallback` for 0. Throws Error(kInvalidArgument) when it is outside 0 to `max`.
-std::int64_t option(const char* name, std::int64_t value, std::int64_t max, std::int64_t fallback) {
-  if (value < 0 || value > max) {
-    throw Error(ErrorCode::kInvalidArgument,
-                std::string(name) + ": expected at most " + std::to_string(max) + ", found " + std::to_string(value));
-  }
-  return value == 0 ? fallback : value;
-}
-
-/// The context of a request, which the model's positions bound.
-std::int64_t context_of(const EngineOptions& options, const ModelConfig& config) {
-  const std::int64_t most = config.max_position_embeddings;
-  if (options.context <= most) return option("context", options.context, most, most);
-  throw Error(ErrorCode::kInvalidArgument, "context: expected at most " + std::to_string(most) +
-                                               " (max_position_embeddings in " + config.source + "), found " +
-                                               std::to_string(options.context));
-}
-
-/// Throws Error(kInvalidArgument) where exact arithmetic was asked for together with rounded weights.
-PackedWeights::Options weight_options(const std::string& name, const EngineOptions& options) {
-  const bool exact = options.precision == Precision::kExact;
-  if (exact && options.weights != WeightType::kBF16) {
-    throw Error(ErrorCode::kInvalidArgument,
-                std::string("weights: exact precision takes them as stored, found ") + to_string(options.weights));
-  }
-  if (exact && options.kv != KvType::kBF16) {
-    throw Error(ErrorCode::kInvalidArgument,
-                std::string("kv: exact precision keeps float32, found ") + to_string(options.kv));
-  }
-  std::error_code error;
-  const bool is_folder = std::filesystem::is_directory(name, error);
-  return {.type = options.weights,
-          .exact = exact,
-          .cache = options.weight_cache,
-          .model_name = is_folder ? std::filesystem::weakly_canonical(name).filename().string() : name,
-          .progress = options.progress};
-}
-
-/// The wider types that the checkpoint has its matrices in.
-std::string types_to_round(const Checkpoint& checkpoint) {
-  std::set<std::string_view> names;
-  for (const Tensor& tensor : checkpoint.tensors()) {
-    const bool wider = tensor.dtype == DType::kF32 || tensor.dtype == DType::kF16;
-    if (wider && tensor.shape.size() == 2) names.insert(to_string(tensor.dtype));
-  }
-  std::string text;
-  for (const std::string_view name : names) text.append(text.empty() ? "" : " and ").append(name);
-  return text;
-}
-
-KvStorage kv_storage(const EngineOptions& options) {
-  if (options.precision == Precision::kExact) return kKvF32;
-  return options.kv == KvType::kInt8 ? kKvInt8 : kKvBF16;
-}
-
-/// What turns text into ids and back. Empty where the folder has no tokenizer.json.
-struct TextSide {
-  std::shared_ptr<const Tokenizer> tokenizer;
-  std::optional<TokenId> eos;  ///< what tokenizer_config.json calls eos_token
-};
-
-TextSide load_text_side(const Checkpoint& checkpoint) {
-  const std::filesystem::path& folder = checkpoint.folder();
-  TextSide text;
-  if (!std::filesystem::exists(folder / "tokenizer.json")) return text;
-  text.tokenizer = Tokenizer::load(folder);
-  const ModelConfig& config = checkpoint.config();
-  if (text.tokenizer->vocab_size() > config.vocab_size) {
-    throw Error(ErrorCode::kBadFile, config.source + ": vocab_size: expected at least " +
-                                         std::to_string(text.tokenizer->vocab_size()) +
-                                         " for the ids of tokenizer.json, found " + std::to_string(config.vocab_size));
-  }
-  if (const auto eos = read_tokenizer_config(folder).eos_token) text.eos = text.tokenizer->find(*eos);
-  return text;
-}
-
-/// True while it lives.
-class Flag {
+/// Names the thread that runs a step, while it does.
+class Stepping {
  public:
-  explicit Flag(bool& flag) : flag_(flag) { flag_ = true; }
-  ~Flag() { flag_ = false; }
-  Flag(const Flag&) = delete;
-  Flag& operator=(const Flag&) = delete;
+  explicit Stepping(std::atomic<std::thread::id>& thread) : thread_(thread) { thread_ = std::this_thread::get_id(); }
+  ~Stepping() { thread_ = std::thread::id(); }
+  Stepping(const Stepping&) = delete;
+  Stepping& operator=(const Stepping&) = delete;
 
  private:
-  bool& flag_;
+  std::atomic<std::thread::id>& thread_;
 };
 
 }  // namespace
 
-class Engine::Impl {
- public:
-  Impl(const std::string& name, const EngineOptions& options);
-
-  RequestId submit(Request request);
-  void cancel(RequestId id) noexcept;
-  bool step();
-  void abandon(RequestId id) {
-    if (Sequence* sequence = scheduler_.find(id)) scheduler_.remove(sequence);
-  }
-  std::vector<TokenScore> read_out(std::span<const float> residual, int count);
-  SamplingParams default_sampling() const;
-
-  EngineInfo info;
-  Profile* profile = nullptr;
-  const std::shared_ptr<const Tokenizer>& tokenizer() const noexcept { return text_.tokenizer; }
-
- private:
-  TextSide wait_for_text(const EngineOptions& options);
-  void fill_info(const EngineOptions& options);
-  void take_cancelled();
-  void choose(const StepPlan& plan);
-  void choose_from_logits(Sequence& sequence, std::span<float> logits);
-  TokenId sample(Sequence& sequence, std::span<float> logits);
-  void accept(Sequence& sequence, TokenId id);
-  void finish(Sequence& sequence, FinishReason reason, std::string_view last_text = {}, std::string error = {});
-  std::string explain_non_finite(Sequence& sequence);
-  Context context(Probe* probe) { return {pool_, kernels_, workspace_, probe, profile}; }
-
-  Clock::time_point load_started_ = Clock::now();
-  std::shared_ptr<const Checkpoint> checkpoint_;
-  std::int64_t context_length_;
-  std::int64_t step_tokens_;
-  Kernels kernels_;
-  ThreadPool pool_;
-  std::future<TextSide> text_loading_;
-  PackedWeights weights_;
-  TextSide text_;  // before the model: packing can take seconds, and a broken tokenizer is found sooner
-  std::unique_ptr<Model> model_;
-  ModelCache cache_;
-  Workspace workspace_;
-  Scheduler scheduler_;
-  std::vector<float> hidden_;  // [step_tokens, hidden_size]: final-normed output rows
-  std::vector<float> logits_;  // [kLogitRows, vocab_size]
-  std::vector<Head::Best> bests_;
-  std::int64_t usable_vocab_ = 0;
-  RequestId next_id_ = 1;
-  std::mutex cancel_mutex_;
-  std::vector<RequestId> cancelled_;
-  std::atomic<bool> any_cancelled_{false};  // so that a step need not take the lock
-  bool stepping_ = false;
-};
-
-Engine::Impl::Impl(const std::string& name, const EngineOptions& options)
-    : checkpoint_(Checkpoint::open(resolve_model(name))),
-      context_length_(context_of(options, checkpoint_->config())),
-      step_tokens_(option("step_tokens", options.step_tokens, 65536, EngineOptions{}.step_tokens)),
-      kernels_(select_kernels(chosen_isa(options), options.precision == Precision::kExact)),
-      pool_(static_cast<int>(option("threads", options.threads, 1024, usable_cores()))),
-      text_loading_(std::async(kBeside, [this] { return load_text_side(*checkpoint_); })),
-      weights_(pool_, *checkpoint_, weight_options(name, options)),
-      text_(wait_for_text(options)),
-      model_(make_model(checkpoint_, weights_)),
-      cache_(model_->cache_layers(),
-             blocks_for(std::max(context_length_, option("cache_tokens", options.cache_tokens, kMaxCacheTokens, 0))),
-             kv_storage(options)),
-      workspace_(model_->workspace_bytes(step_tokens_, pool_.size()) +
-                 model_->head().workspace_bytes(step_tokens_, pool_.size())),
-      scheduler_(cache_.num_blocks(), step_tokens_) {
-  const ModelConfig& config = checkpoint_->config();
-  usable_vocab_ = text_.tokenizer ? text_.tokenizer->vocab_size() : config.vocab_size;
-  info.eos_ids = checkpoint_->generation_config().eos_token_ids;
-  add_ids(info.eos_ids, config.eos_token_ids);
-  if (text_.eos) add_ids(info.eos_ids, {*text_.eos});
-  weights_.finish();
-  fill_info(options);
-}
-
-/// The tokenizer takes longer to read than a file of packed weights to be mapped, so that is done meanwhile.
-TextSide Engine::Impl::wait_for_text(const EngineOptions& options) {
-  // What does not fit in memory would push itself out again.
-  if (options.preload && weights_.store().bytes() < available_memory()) weights_.store().populate(options.progress);
-  return text_loading_.get();
-}
-
-void Engine::Impl::fill_info(const EngineOptions& options) {
-  const ModelConfig& config = checkpoint_->config();
-  info.model = checkpoint_->folder().string();
-  info.architecture = config.model_type;
-  info.parts = model_->parts();
-  for (const ModelPart& part : info.parts) {
-    info.parameters += part.parameters;
-    info.weight_bytes += part.bytes;
-  }
-  info.vocab_size = config.vocab_size;
-  info.hidden_size = config.hidden_size;
-  info.intermediate_size = config.intermediate_size;
-  info.num_layers = config.num_hidden_layers;
-  info.query_heads = config.num_attention_heads;
-  info.kv_heads = config.num_key_value_heads;
-  info.head_dim = config.head_dim;
-  info.layer_windows = config.layer_windows;
-  info.max_position_embeddings = config.max_position_embeddings;
-  info.context = context_length_;
-  info.precision = options.precision;
-  info.weights = options.weights;
-  const bool is_bf16 = options.precision != Precision::kExact && options.weights == WeightType::kBF16;
-  if (is_bf16) info.rounded_from = types_to_round(*checkpoint_);
-  info.kv = options.kv;
-  info.kv_bytes_per_token = cache_.block_bytes() / kBlockTokens;
-  info.workspace_bytes = workspace_.capacity();
-  info.threads = pool_.size();
-  info.isa = kernels_.name;
-  info.isas = kernel_choices();
-  info.weight_cache_file = weights_.store().file();
-  info.warnings = model_->warnings();
-  for (const std::string& warning : weights_.store().warnings()) info.warnings.push_back(warning);
-  info.load_s = seconds_between(load_started_, Clock::now());
-}
-
-SamplingParams Engine::Impl::default_sampling() const {
-  const GenerationConfig& config = checkpoint_->generation_config();
-  SamplingParams params;
-  params.greedy = !config.do_sample.value_or(false);
-  params.temperature = config.temperature.value_or(1.0f);
-  params.top_k = config.top_k.value_or(0);
-  params.top_p = config.top_p.value_or(1.0f);
-  params.min_p = config.min_p.value_or(0.0f);
-  params.repetition_penalty = config.repetition_penalty.value_or(1.0f);
-  return params;
-}
-
-RequestId Engine::Impl::submit(Request request) {
-  const auto num_prompt = static_cast<std::int64_t>(request.prompt_ids.size());
-  if (num_prompt == 0) throw Error(ErrorCode::kInvalidArgument, "the prompt is empty: expected at least one token");
-  for (const TokenId id : request.prompt_ids) {
-    if (id >= 0 && id < info.vocab_size) continue;
-    throw Error(ErrorCode::kInvalidArgument, "prompt: expected ids from 0 to " + std::to_string(info.vocab_size - 1) +
-                                                 ", found " + std::to_string(id));
-  }
-  const std::int64_t room = context_length_ - num_prompt;
-  if (room < 1) {
-    throw Error(ErrorCode::kTooLarge, "the prompt has " + std::to_string(num_prompt) + " tokens; the context of " +
-                                          std::to_string(context_length_) + " has room for " +
-                                          std::to_string(context_length_ - 1) + " and one new one");
-  }
-  if (request.max_tokens == 0 || request.max_tokens < -1) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "max_tokens: expected at least 1, or -1 for no limit, found " + std::to_string(request.max_tokens));
-  }
-  validate(request.sampling, info.vocab_size);
-  Sampler sampler(request.sampling, usable_vocab_, request.prompt_ids);
-  auto sequence = std::make_unique<Sequence>(next_id_, std::move(request), std::move(sampler));
-  sequence->max_output = sequence->request.max_tokens < 0 ? room : std::min(room, sequence->request.max_tokens);
-  if (text_.tokenizer) sequence->decoder.emplace(*text_.tokenizer, /*skip_special=*/true);
-  sequence->tokens.reserve(static_cast<std::size_t>(num_prompt + std::min(sequence->max_output, kReservedTokens)));
-  scheduler_.add(std::move(sequence));
-  return next_id_++;
-}
-
-void Engine::Impl::cancel(RequestId id) noexcept {
-  const std::lock_guard lock(cancel_mutex_);
-  if (std::find(cancelled_.begin(), cancelled_.end(), id) == cancelled_.end()) cancelled_.push_back(id);
-  any_cancelled_ = true;
-}
-
-void Engine::Impl::take_cancelled() {
-  if (!any_cancelled_.exchange(false)) return;
-  {
-    const std::lock_guard lock(cancel_mutex_);
-    for (const RequestId id : cancelled_) {
-      if (Sequence* sequence = scheduler_.find(id)) sequence->cancelled = true;
+bool Engine::Impl::step_now() {
+  const Stepping stepping(stepping_);
+  take_inbox();
+  end_those_marked();
+  scheduler_.admit();
+  const auto began = Clock::now();
+  draft();
+  const StepPlan& plan = scheduler_.plan([this](std::int64_t room) { return times_.prompt_rows(room); });
+  live_in_step_ = manager_.num_live();
+  if (!plan.empty()) {
+    try {
+      forward(plan);
+      choose(plan);
+    } catch (const std::exception& error) {
+      // Not of any one request. What these were is unknown now; the others go on.
+      for (const StepPlan::Entry& entry : plan.entries) {
+        const bool there = scheduler_.find_if([&](const Sequence& s) { return &s == entry.sequence; }) != nullptr;
+        if (there) finish(*entry.sequence, FinishReason::kError, {}, std::string("the step failed: ") + error.what());
+      }
     }
-    cancelled_.clear();
   }
-  while (Sequence* sequence = scheduler_.find_cancelled()) {
-    any_cancelled_ = true;  // should the listener throw, the next step looks for the others
-    finish(*sequence, FinishReason::kCancelled);
-  }
+  return note_step(plan, began);
 }
 
-/// Schedule, one ragged batch through the model, choose: everything the engine does, once per token.
-bool Engine::Impl::step() {
-  if (stepping_) throw Error(ErrorCode::kInvalidArgument, "step() and generate() may not be called from on_event");
-  const Flag stepping(stepping_);
-  take_cancelled();
-  const StepPlan& plan = scheduler_.plan();
-  if (plan.empty()) return false;
-  const std::int64_t hidden_size = model_->hidden_size();
-  const auto outputs = static_cast<std::int64_t>(plan.output_rows.size());
+/// Guesses for those that decode, where that is likely to save time.
+void Engine::Impl::draft() {
+  draft_tasks_.clear();
+  drafted_.clear();
+  for (const auto& sequence : scheduler_.running()) {
+    sequence->guesses.clear();
+    if (sequence->num_pending() == 1) drafted_.push_back(sequence.get());
+  }
+  if (!speculation_ || step_stats_.steps % kStepsBetweenPlainOnes == kStepsBetweenPlainOnes - 1) return;
+  const double cost = times_.draft_cost(std::ssize(drafted_));
+  for (Sequence* const sequence : drafted_) {
+    const Request& request = sequence->request();
+    if (!request.speculation || request.probe != nullptr || sequence->num_output() == 0) continue;
+    const std::int64_t length =
+        std::min(sequence->draft_length.next(cost), sequence->max_output - sequence->num_output() - 1);
+    if (length <= 0) continue;
+    draft_tasks_.push_back({sequence->id(), sequence->sample, sequence->tokens, length, &sequence->guesses});
+  }
+  if (!draft_tasks_.empty()) drafter_->draft(draft_tasks_);
+}
+
+void Engine::Impl::forward(const StepPlan& plan) {
+  const std::int64_t hidden_size = loaded_.model->hidden_size();
+  const auto outputs = std::ssize(plan.output_rows);
   hidden_.resize(static_cast<std::size_t>(outputs * hidden_size));
-  model_->forward(context(plan.sequences[0]->request.probe), plan.batch(), cache_,
-                  {hidden_.data(), outputs, hidden_size, hidden_size});
-  // A sequence that is about to get a token is computed once it has it: should a listener throw before its turn, it
-  // does its last rows again in the next step.
-  for (std::size_t i = 0; i < plan.slices.size(); ++i) {
-    Sequence& sequence = *plan.sequences[i];
-    if (plan.slices[i].num_rows < sequence.num_pending()) sequence.num_computed += plan.slices[i].num_rows;
+  for (const StepPlan::Entry& entry : plan.entries) {
+    if (entry.num_guesses > 0 && manager_.has_states()) manager_.hold_state(entry.sequence->lease);
   }
-  if (outputs > 0) choose(plan);
-  return !scheduler_.idle();
+  loaded_.model->forward(context(plan.entries[0].sequence->request().probe), plan.batch(), cache_,
+                         {hidden_.data(), outputs, hidden_size, hidden_size});
 }
 
+/// From the hidden states of the output rows to tokens. The rows of a sequence come one after another; after its last
+/// one it is settled.
 void Engine::Impl::choose(const StepPlan& plan) {
-  const std::int64_t hidden_size = model_->hidden_size();
-  const auto outputs = static_cast<std::int64_t>(plan.sampled.size());
-  const MatrixView<const float> hidden{hidden_.data(), outputs, hidden_size, hidden_size};
-  const auto needs_logits = [](const Sequence* s) {
-    return !s->sampler.is_plain_argmax() || (s->request.top > 0 && s->num_output() == 0);
-  };
-  if (std::none_of(plan.sampled.begin(), plan.sampled.end(), needs_logits)) {
-    bests_.resize(static_cast<std::size_t>(outputs));
-    model_->head().argmax(context(nullptr).timed(StepPart::kHead), hidden, usable_vocab_, bests_);
-    for (std::size_t i = 0; i < plan.sampled.size(); ++i) {
-      Sequence& sequence = *plan.sampled[i];
-      if (!bests_[i].finite) {
-        finish(sequence, FinishReason::kError, {}, explain_non_finite(sequence));
-        continue;
-      }
-      {
-        const PartTimer timer(profile, StepPart::kSampling);
-        sequence.sampler.accept(bests_[i].id);
-      }
-      accept(sequence, bests_[i].id);
-    }
+  outputs_ = {.num_rows = std::ssize(plan.output_rows)};
+  outputs_.as_logits = std::any_of(plan.entries.begin(), plan.entries.end(),
+                                   [](const auto& e) { return e.num_outputs > 0 && needs_logits(*e.sequence); });
+  if (!outputs_.as_logits && outputs_.num_rows > 0) {
+    bests_.resize(static_cast<std::size_t>(outputs_.num_rows));
+    loaded_.model->head().argmax(context(nullptr).timed(StepPart::kHead), output_rows(0, outputs_.num_rows),
+                                 loaded_.usable_vocab, bests_);
+  }
+  for (const StepPlan::Entry& entry : plan.entries) {
+    outcome_.events.clear();
+    outcome_.accepted = 0;
+    outcome_.open = true;
+    outcome_.end.reset();
+    outcome_.error.clear();
+    for (std::int64_t i = 0; i < entry.num_outputs && outcome_.open; ++i) take_row(entry, i);
+    settle(entry);
+  }
+}
+
+MatrixView<const float> Engine::Impl::output_rows(std::int64_t first, std::int64_t count) const {
+  const std::int64_t hidden_size = loaded_.model->hidden_size();
+  return {hidden_.data() + first * hidden_size, count, hidden_size, hidden_size};
+}
+
+/// The logits of an output row [vocab_size]; rows must be asked for in order.
+std::span<float> Engine::Impl::logits_of(std::int64_t row) {
+  const std::int64_t vocab_size = info.vocab_size;
+  if (row >= outputs_.logits_end) {
+    const std::int64_t count = std::min(kLogitRows, outputs_.num_rows - row);
+    const auto size = static_cast<std::size_t>(count * vocab_size);
+    if (logits_.size() < size) logits_.resize(size);
+    outputs_.logits_begin = row;
+    outputs_.logits_end = row + count;
+    loaded_.model->head().logits(context(nullptr).timed(StepPart::kHead), output_rows(row, count),
+                                 {logits_.data(), count, vocab_size, vocab_size});
+  }
+  return {logits_.data() + (row - outputs_.logits_begin) * vocab_size, static_cast<std::size_t>(vocab_size)};
+}
+
+/// One output row of a sequence: a row of its prompt, or one that gives its next token.
+void Engine::Impl::take_row(const StepPlan::Entry& entry, std::int64_t index) {
+  Sequence& sequence = *entry.sequence;
+  const std::int64_t row = entry.first_output + index;
+  const std::int64_t first_sampled = entry.samples ? entry.num_outputs - 1 - entry.num_guesses : entry.num_outputs;
+  if (index < first_sampled) {
+    const std::int64_t position = sequence.lease.computed + entry.num_rows - entry.num_outputs + index;
+    note_prompt_logprobs(sequence, position, logits_of(row));
     return;
   }
-  logits_.resize(static_cast<std::size_t>(std::min(outputs, kLogitRows) * info.vocab_size));
-  for (std::int64_t first = 0; first < outputs; first += kLogitRows) {
-    const std::int64_t rows = std::min(kLogitRows, outputs - first);
-    const MatrixView<float> logits{logits_.data(), rows, info.vocab_size, info.vocab_size};
-    model_->head().logits(context(nullptr).timed(StepPart::kHead), hidden.rows_from(first, rows), logits);
-    for (std::int64_t r = 0; r < rows; ++r) {
-      choose_from_logits(*plan.sampled[static_cast<std::size_t>(first + r)],
-                         {logits.row(r), static_cast<std::size_t>(info.vocab_size)});
-    }
-  }
-}
-
-void Engine::Impl::choose_from_logits(Sequence& sequence, std::span<float> logits) {
-  const auto usable = logits.first(static_cast<std::size_t>(usable_vocab_));
-  if (!std::all_of(usable.begin(), usable.end(), [](float logit) { return std::isfinite(logit); })) {
-    finish(sequence, FinishReason::kError, {}, explain_non_finite(sequence));
+  const auto id = outputs_.as_logits ? choose_from_logits(sequence, logits_of(row))
+                                     : choose_best(sequence, bests_[static_cast<std::size_t>(row)]);
+  if (!id) {
+    outcome_.open = false;
+    outcome_.end = FinishReason::kError;
+    outcome_.error = explain_non_finite(sequence);
     return;
   }
-  if (sequence.request.top > 0 && sequence.num_output() == 0) {
-    sequence.result.top = top_tokens(logits, sequence.request.top);
-    std::vector<float> copy(logits.begin(), logits.end());
-    const auto candidates = sequence.sampler.distribution(copy);
-    sequence.result.num_candidates = static_cast<std::int64_t>(candidates.size());
-    for (const Sampler::Candidate& candidate : candidates) {
-      if (std::ssize(sequence.result.candidates) == sequence.request.top) break;
-      sequence.result.candidates.push_back(
-          {candidate.id, logits[static_cast<std::size_t>(candidate.id)], candidate.probability});
-    }
-  }
-  accept(sequence, sample(sequence, logits));
-}
-
-TokenId Engine::Impl::sample(Sequence& sequence, std::span<float> logits) {
-  const PartTimer timer(profile, StepPart::kSampling);
-  return sequence.sampler.sample(logits);
-}
-
-/// Takes the chosen token into the sequence, tells the listener, and ends the request where it is time.
-void Engine::Impl::accept(Sequence& sequence, TokenId id) {
-  const auto now = Clock::now();
-  if (sequence.num_output() == 0) sequence.first_token = now;
-  sequence.num_computed = static_cast<std::int64_t>(sequence.tokens.size());
-  sequence.tokens.push_back(id);
-  const bool is_eos =
-      !sequence.request.ignore_eos && std::find(info.eos_ids.begin(), info.eos_ids.end(), id) != info.eos_ids.end();
-  std::string text;
-  if (sequence.decoder && !is_eos) text = sequence.stop.feed(sequence.decoder->push(id));
-  if (is_eos || sequence.stop.stopped()) {
-    finish(sequence, FinishReason::kStop, text);
-  } else if (sequence.num_output() >= sequence.max_output) {
-    finish(sequence, FinishReason::kLength, text);
+  accept(sequence, *id);
+  const auto guess = static_cast<std::size_t>(index - first_sampled);
+  if (static_cast<std::int64_t>(guess) == entry.num_guesses) return;
+  if (sequence.guesses[guess] == *id) {
+    ++outcome_.accepted;
   } else {
-    sequence.result.text += text;
-    if (sequence.request.on_event) sequence.request.on_event({sequence.id, id, text, nullptr});
+    outcome_.open = false;
   }
 }
 
-void Engine::Impl::finish(Sequence& sequence, FinishReason reason, std::string_view last_text, std::string error) {
-  Generation& result = sequence.result;
-  std::string text(last_text);
-  if (sequence.decoder && !sequence.stop.stopped()) {
-    text += sequence.stop.feed(sequence.decoder->flush());
-    if (!sequence.stop.stopped()) text += sequence.stop.flush();
+std::optional<TokenId> Engine::Impl::choose_best(Sequence& sequence, const Head::Best& best) {
+  if (!best.finite) return std::nullopt;
+  const PartTimer timer(profile_, StepPart::kSampling);
+  sequence.sampler.accept(best.id);
+  return best.id;
+}
+
+std::optional<TokenId> Engine::Impl::choose_from_logits(Sequence& sequence, std::span<float> logits) {
+  const auto usable = logits.first(static_cast<std::size_t>(loaded_.usable_vocab));
+  if (!std::all_of(usable.begin(), usable.end(), [](float logit) { return std::isfinite(logit); })) return std::nullopt;
+  const Request& request = sequence.request();
+  if (request.top > 0 && sequence.num_output() == 0) explain_choice(sequence, logits);
+  std::vector<Sampler::Candidate> candidates;
+  std::vector<float> raw;
+  if (request.logprobs >= 0) {
+    if (request.processed_logprobs) {
+      std::vector<float> copy(logits.begin(), logits.end());
+      const auto kept = sequence.sampler.distribution(copy);
+      candidates.assign(kept.begin(), kept.end());
+    } else {
+      raw.assign(logits.begin(), logits.end());
+    }
   }
-  result.text += text;
-  result.prompt_ids = sequence.request.prompt_ids;
+  TokenId id = 0;
+  {
+    const PartTimer timer(profile_, StepPart::kSampling);
+    id = sequence.sampler.sample(logits);
+  }
+  if (request.logprobs >= 0) {
+    sequence.result.logprobs.push_back(request.processed_logprobs ? candidate_logprobs(candidates, id, request.logprobs)
+                                                                  : position_logprobs(raw, id, request.logprobs));
+  }
+  return id;
+}
+
+/// Fills Generation::top and candidates.
+void Engine::Impl::explain_choice(Sequence& sequence, std::span<const float> logits) {
+  Generation& result = sequence.result;
+  result.top = top_tokens(logits, sequence.request().top);
+  std::vector<float> copy(logits.begin(), logits.end());
+  const auto candidates = sequence.sampler.distribution(copy);
+  result.num_candidates = std::ssize(candidates);
+  for (const Sampler::Candidate& candidate : candidates) {
+    if (std::ssize(result.candidates) == sequence.request().top) break;
+    result.candidates.push_back({candidate.id, logits[static_cast<std::size_t>(candidate.id)], candidate.probability});
+  }
+}
+
+/// `logits` are those after the prompt's token at `position`. A prompt that began again has had some of them before.
+void Engine::Impl::note_prompt_logprobs(Sequence& sequence, std::int64_t position, std::span<const float> logits) {
+  std::vector<PositionLogprobs>& noted = sequence.result.prompt_logprobs;
+  if (std::ssize(noted) != position || position + 1 >= sequence.num_prompt()) return;
+  const TokenId next = sequence.tokens[static_cast<std::size_t>(position + 1)];
+  noted.push_back(position_logprobs(logits, next, sequence.request().prompt_logprobs));
+}
+
+/// Takes the chosen token into the sequence, with the text it gives, and sees whether it is the last one.
+void Engine::Impl::accept(Sequence& sequence, TokenId id) {
+  const Request& request = sequence.request();
+  Generation& result = sequence.result;
+  sequence.last_token = Clock::now();
+  if (sequence.num_output() == 0) sequence.first_token = sequence.last_token;
+  result.timings.tokens_s.push_back(
+      static_cast<float>(seconds_between(sequence.accepted->submitted, sequence.last_token)));
+  sequence.tokens.push_back(id);
+  Event event{.request = sequence.id(), .sample = sequence.sample, .token = id};
+  if (request.logprobs >= 0) event.logprobs = result.logprobs.back();
+  const bool is_end = (!request.ignore_eos && contains(info.eos_ids, id)) || contains(request.stop_ids, id);
+  if (sequence.decoder && !is_end) event.text = sequence.stop.feed(sequence.decoder->push(id));
+  outcome_.events.push_back(std::move(event));
+  if (is_end || sequence.stop.stopped()) {
+    outcome_.end = FinishReason::kStop;
+  } else if (sequence.num_output() >= sequence.max_output) {
+    outcome_.end = FinishReason::kLength;
+  }
+  if (outcome_.end) outcome_.open = false;
+}
+
+/// The step's rows of a sequence are over: brings the cache in line with what came of them, then tells the listener.
+void Engine::Impl::settle(const StepPlan::Entry& entry) {
+  Sequence& sequence = *entry.sequence;
+  CacheLease& lease = sequence.lease;
+  const bool right = outcome_.accepted == entry.num_guesses;
+  // States that saw a wrong guess go back to before the step, and see the right tokens in the next one.
+  const bool again = manager_.has_states() && !right;
+  manager_.settle_state(lease, right);
+  if (!again && outcome_.end != FinishReason::kError) {
+    const std::int64_t rows = entry.num_rows - entry.num_guesses + outcome_.accepted;
+    manager_.advance(lease, sequence.tokens, lease.computed + rows);
+    if (manager_.has_states() && sequence.num_output() == 0) manager_.snapshot(lease);
+  }
+  if (!outcome_.events.empty()) {
+    Speculation& speculation = sequence.result.speculation;
+    ++speculation.steps;
+    speculation.drafted += entry.num_guesses;
+    speculation.accepted += outcome_.accepted;
+    if (entry.num_guesses > 0 && !outcome_.end) sequence.draft_length.learn(entry.num_guesses, outcome_.accepted);
+    add_to_stats(sequence, entry);
+  }
+  const bool ends = outcome_.end.has_value();
+  const std::size_t told_here = outcome_.events.size() - (ends && !outcome_.events.empty() ? 1 : 0);
+  for (std::size_t i = 0; i < told_here; ++i) {
+    sequence.result.text += outcome_.events[i].text;
+    std::string error;
+    if (tell(sequence, outcome_.events[i], error)) continue;
+    finish(sequence, FinishReason::kError, {}, std::move(error));
+    return;
+  }
+  if (!ends) return;
+  Event last;
+  if (!outcome_.events.empty()) last = std::move(outcome_.events.back());
+  finish(sequence, *outcome_.end, std::move(last), std::move(outcome_.error));
+}
+
+/// False, with the message, when the listener threw.
+bool Engine::Impl::tell(Sequence& sequence, const Event& event, std::string& error) {
+  const auto& on_event = sequence.request().on_event;
+  if (!on_event) return true;
+  try {
+    on_event(event);
+    return true;
+  } catch (const std::exception& e) {
+    error = std::string("on_event threw: ") + e.what();
+  } catch (...) {
+    error = "on_event threw something that is no std::exception";
+  }
+  return false;
+}
+
+/// Ends a sample. `last` is the event of its last token, or empty.
+void Engine::Impl::finish(Sequence& sequence, FinishReason reason, Event last, std::string error) {
+  last.request = sequence.id();
+  last.sample = sequence.sample;
+  if (sequence.decoder && !sequence.stop.stopped()) {
+    last.text += sequence.stop.feed(sequence.decoder->flush());
+    if (!sequence.stop.stopped()) last.text += sequence.stop.flush();
+  }
+  const auto now = Clock::now();
+  Generation& result = sequence.result;
+  result.text += last.text;
+  result.stopped_by = sequence.stop.match();
+  result.prompt_ids = sequence.request().prompt_ids;
   result.output_ids.assign(sequence.tokens.begin() + sequence.num_prompt(), sequence.tokens.end());
   result.finish_reason = reason;
   result.error = std::move(error);
+  const auto submitted = sequence.accepted->submitted;
+  result.timings.finished_s = seconds_between(submitted, now);
+  result.timings.started_s = seconds_between(submitted, sequence.was_started() ? sequence.started : now);
   if (!result.output_ids.empty()) {
     result.prefill_s = seconds_between(sequence.started, sequence.first_token);
-    result.decode_s = seconds_between(sequence.first_token, Clock::now());
+    result.decode_s = seconds_between(sequence.first_token, sequence.last_token);
   }
+  drafter_->forget(sequence.id(), sequence.sample);
   // Out of the scheduler first, so that the listener may submit again.
-  const std::unique_ptr<Sequence> owned = scheduler_.remove(&sequence);
-  if (!owned->request.on_event) return;
-  const bool has_token = reason == FinishReason::kStop || reason == FinishReason::kLength;
-  owned->request.on_event({owned->id, has_token ? std::optional(owned->tokens.back()) : std::nullopt, text, &result});
+  const auto owned = scheduler_.remove(&sequence, /*keep=*/reason != FinishReason::kError);
+  last.finished = std::make_shared<const Generation>(std::move(owned->result));
+  std::string ignored;  // it has heard of the end, whatever it throws
+  tell(*owned, last, ignored);
 }
 
 /// Runs the sequence once more from its start with a probe, and says where the numbers went wrong.
 std::string Engine::Impl::explain_non_finite(Sequence& sequence) {
   FiniteProbe probe;
+  if (sequence.lease.state != kNoState) cache_.clear_state(sequence.lease.state);
   std::vector<std::int32_t> positions;
-  const auto total = static_cast<std::int64_t>(sequence.tokens.size());
+  const std::int64_t total = sequence.num_tokens();
+  const std::int64_t hidden_size = loaded_.model->hidden_size();
+  std::vector<float> hidden(static_cast<std::size_t>(hidden_size));
   for (std::int64_t first = 0; first < total && !probe.where(); first += step_tokens_) {
     const std::int64_t rows = std::min(step_tokens_, total - first);
     positions.resize(static_cast<std::size_t>(rows));
-    for (std::int64_t r = 0; r < rows; ++r)
-      positions[static_cast<std::size_t>(r)] = static_cast<std::int32_t>(first + r);
-    const SequenceSlice slice{0, rows, sequence.block_table};
-    const std::int32_t last = static_cast<std::int32_t>(rows - 1);
-    std::vector<float> hidden(static_cast<std::size_t>(model_->hidden_size()));
-    const std::span tokens(sequence.tokens);
-    model_->forward(context(&probe),
-                    {tokens.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(rows)),
-                     positions,
-                     {&slice, 1},
-                     {&last, 1}},
-                    cache_, {hidden.data(), 1, model_->hidden_size(), model_->hidden_size()});
+    std::iota(positions.begin(), positions.end(), static_cast<std::int32_t>(first));
+    const SequenceSlice slice{0, rows, sequence.lease.blocks, sequence.lease.state};
+    const auto last = static_cast<std::int32_t>(rows - 1);
+    const auto tokens =
+        std::span(sequence.tokens).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(rows));
+    loaded_.model->forward(context(&probe), {tokens, positions, {&slice, 1}, {&last, 1}}, cache_,
+                           {hidden.data(), 1, hidden_size, hidden_size});
   }
   return "the logits are not finite: NaN or infinity first appears in " + probe.where().value_or("the head");
 }
 
+void Engine::Impl::add_to_stats(const Sequence& sequence, const StepPlan::Entry& entry) {
+  const auto tokens = std::ssize(outcome_.events);
+  step_stats_.output_tokens += tokens;
+  step_stats_.speculation.drafted += entry.num_guesses;
+  step_stats_.speculation.accepted += outcome_.accepted;
+  if (sequence.num_output() == tokens) step_stats_.cached_tokens += sequence.result.cached_tokens;
+}
+
+/// Notes what the step was and took, for the next ones and for those who ask. Whether there is more to do.
+bool Engine::Impl::note_step(const StepPlan& plan, Clock::time_point began) {
+  EngineStats& stats = step_stats_;
+  if (!plan.empty()) {
+    StepTimes::Step step{.seconds = seconds_between(began, Clock::now())};
+    for (const StepPlan::Entry& entry : plan.entries) {
+      const std::int64_t rows = entry.num_rows - entry.num_guesses;
+      (rows == 1 ? step.decode_rows : step.prompt_rows) += rows;
+      step.draft_rows += entry.num_guesses;
+    }
+    times_.learn(step);
+    ++stats.steps;
+    ++stats.speculation.steps;
+    stats.rows += std::ssize(plan.token_ids);
+    stats.max_batch = std::max(stats.max_batch, std::ssize(plan.entries));
+  }
+  stats.running = scheduler_.num_running();
+  stats.waiting = scheduler_.num_waiting();
+  stats.preemptions = scheduler_.num_preemptions();
+  stats.kv_blocks_live = manager_.num_live();
+  stats.kv_blocks_cached = manager_.num_idle();
+  stats.kv_blocks_peak = std::max(stats.kv_blocks_peak, live_in_step_);
+  const std::lock_guard lock(inbox_mutex_);
+  stats_ = stats;
+  return has_mail_ || !scheduler_.idle();
+}
+
+// ---- Beside the step -------------------------------------------------------------------------------------------------
+
+bool Engine::Impl::step() {
+  refuse_listener("step()");
+  if (has_thread_) throw Error(ErrorCode::kInvalidArgument, "step(): the engine has a thread of its own that steps");
+  const Turn turn(*this);
+  return step_now();
+}
+
 std::vector<TokenScore> Engine::Impl::read_out(std::span<const float> residual, int count) {
-  const std::int64_t hidden_size = model_->hidden_size();
-  if (static_cast<std::int64_t>(residual.size()) != hidden_size) {
+  const std::int64_t hidden_size = loaded_.model->hidden_size();
+  if (std::ssize(residual) != hidden_size) {
     throw Error(ErrorCode::kInvalidArgument, "residual: expected " + std::to_string(hidden_size) + " numbers, found " +
                                                  std::to_string(residual.size()));
   }
+  const Turn turn(*this);
   std::vector<float> normed(residual.size());
   const MatrixView<float> row{normed.data(), 1, hidden_size, hidden_size};
-  model_->final_norm(context(nullptr), {residual.data(), 1, hidden_size, hidden_size}, row);
+  loaded_.model->final_norm(context(nullptr), {residual.data(), 1, hidden_size, hidden_size}, row);
   std::vector<float> logits(static_cast<std::size_t>(info.vocab_size));
-  model_->head().logits(context(nullptr), row, {logits.data(), 1, info.vocab_size, info.vocab_size});
+  loaded_.model->head().logits(context(nullptr), row, {logits.data(), 1, info.vocab_size, info.vocab_size});
   return top_tokens(logits, count);
 }
 
-Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Engine::Engine(Engine&&) noexcept = default;
-Engine& Engine::operator=(Engine&&) noexcept = default;
-Engine::~Engine() = default;
-
-Engine Engine::load(const std::string& model, const EngineOptions& options) {
-  return Engine(std::make_unique<Impl>(model, options));
+void Engine::Impl::clear_prefix_cache() {
+  const Turn turn(*this);
+  manager_.clear_idle();
+  step_stats_.kv_blocks_cached = manager_.num_idle();
+  const std::lock_guard lock(inbox_mutex_);
+  stats_.kv_blocks_cached = step_stats_.kv_blocks_cached;
 }
 
-std::filesystem::path find_model(const std::string& model) {
-  std::error_code error;
-  return std::filesystem::is_regular_file(model, error) ? std::filesystem::path(model) : resolve_model(model);
-}
-
-const EngineInfo& Engine::info() const noexcept { return impl_->info; }
-const std::shared_ptr<const Tokenizer>& Engine::tokenizer() const noexcept { return impl_->tokenizer(); }
-SamplingParams Engine::default_sampling() const { return impl_->default_sampling(); }
-RequestId Engine::submit(Request request) { return impl_->submit(std::move(request)); }
-void Engine::cancel(RequestId id) noexcept { impl_->cancel(id); }
-bool Engine::step() { return impl_->step(); }
-void Engine::set_profile(Profile* profile) noexcept { impl_->profile = profile; }
-
-std::vector<TokenId> Engine::encode(std::string_view prompt, SpecialTokens special) const {
-  if (!impl_->tokenizer()) {
-    throw Error(ErrorCode::kNotFound, impl_->info.model + "/tokenizer.json: not there; give the prompt as ids");
-  }
-  return impl_->tokenizer()->encode(prompt, special);
-}
-
-std::vector<TokenScore> Engine::read_out(std::span<const float> residual, int count) {
-  return impl_->read_out(residual, count);
-}
-
-Generation Engine::generate(Request request) {
-  Generation result;
-  auto listener = std::move(request.on_event);
-  bool finished = false;
-  request.on_event = [&](const Event& event) {
-    if (listener) listener(event);
-    if (event.finished == nullptr) return;
-    result = *event.finished;
-    finished = true;
-  };
-  const RequestId id = submit(std::move(request));
-  try {
-    while (!finished) step();
-  } catch (...) {  // a listener threw: nothing may call it again, since what it refers to is going away
-    impl_->abandon(id);
-    throw;
-  }
-  return result;
-}
-
-Generation Engine::generate(std::string_view prompt, std::int64_t max_tokens) {
-  Request request;
-  request.prompt_ids = encode(prompt);
-  request.sampling = default_sampling();
-  request.max_tokens = max_tokens;
-  return generate(std::move(request));
+void Engine::Impl::set_profile(Profile* profile) {
+  const Turn turn(*this);
+  profile_ = profile;
 }
 
 }  // namespace vitrine

@@ -60,6 +60,7 @@ struct SequenceSlice {
   std::int64_t first_row = 0;
   std::int64_t num_rows = 0;
   std::span<const BlockId> block_table;  // block of positions [32 b, 32 b + 32), for all positions so far and these
+  StateSlot state_slot = kNoState;       // where its recurrent states are; kNoState: the model has none
 };
 
 /// The rows of one step: chunks of prompts and single tokens of several sequences, one after another.

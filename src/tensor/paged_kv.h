@@ -9,6 +9,10 @@ namespace vitrine {
 /// Index of a block of the KV cache.
 using BlockId = std::int32_t;
 
+/// Index of the recurrent states that one sequence has in all layers, or that were kept of one.
+using StateSlot = std::int32_t;
+inline constexpr StateSlot kNoState = -1;
+
 /// Tokens a block holds: block b of a sequence has the positions [b * kBlockTokens, (b + 1) * kBlockTokens).
 inline constexpr std::int64_t kBlockTokens = 32;
 

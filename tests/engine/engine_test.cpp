@@ -302,7 +302,6 @@ TEST(Engine, CancelReachesEveryoneThoughAListenerThrows) {
     };
     engine.cancel(engine.submit(std::move(request)));
   }
-  EXPECT_THROW(engine.step(), std::runtime_error);
   EXPECT_FALSE(engine.step());
   EXPECT_EQ(ended, 3);
 }
@@ -339,42 +338,46 @@ TEST(Engine, AListenerThatThrowsHarmsNobodyElse) {
   Engine engine = load_demo({.cache_tokens = 4096});
   const Generation alone = engine.generate(greedy(engine, "Once upon a time", 20));
   Request thrower = greedy(engine, "The capital of France is", 10);
+  std::shared_ptr<const Generation> thrown;
   int calls = 0;
-  thrower.on_event = [&](const Event&) {
+  thrower.on_event = [&](const Event& event) {
+    if (event.finished) thrown = event.finished;
     if (++calls == 2) throw std::runtime_error("enough");
   };
   Request patient = greedy(engine, "Once upon a time", 20);
-  std::optional<Generation> result;
-  patient.on_event = [&](const Event& event) {
-    if (event.finished != nullptr) result = *event.finished;
-  };
+  std::shared_ptr<const Generation> result;
+  patient.on_event = [&](const Event& event) { result = event.finished; };
   engine.submit(thrower);
   engine.submit(patient);
-  int thrown = 0;
-  for (bool more = true; more;) {
-    try {
-      more = engine.step();
-    } catch (const std::runtime_error&) {
-      ++thrown;
-    }
+  while (engine.step()) {
   }
-  EXPECT_EQ(thrown, 1);
-  ASSERT_TRUE(result);
+  ASSERT_TRUE(thrown && result);
+  EXPECT_EQ(calls, 3) << "the two tokens, and the end";
+  EXPECT_EQ(thrown->finish_reason, FinishReason::kError);
+  EXPECT_EQ(thrown->error, "on_event threw: enough");
   EXPECT_EQ(result->output_ids, alone.output_ids);
+  EXPECT_EQ(engine.stats().kv_blocks_live, 0);
 }
 
-TEST(Engine, AListenerMayNotStep) {
+TEST(Engine, AListenerMaySubmitButNotStep) {
   Engine engine = load_demo();
   Request request = greedy(engine, "Once upon a time", 3);
-  request.on_event = [&](const Event&) { engine.step(); };
-  EXPECT_NE(message_of([&] { engine.generate(request); }, ErrorCode::kInvalidArgument).find("on_event"),
-            std::string::npos);
+  std::vector<std::string> refused;
   request.on_event = [&](const Event& event) {
-    if (event.finished != nullptr) engine.submit(greedy(engine, "Once", 1));
+    if (event.finished) {
+      engine.submit(greedy(engine, "Once", 1));
+      return;
+    }
+    refused.push_back(message_of([&] { engine.step(); }, ErrorCode::kInvalidArgument));
+    refused.push_back(message_of([&] { engine.stop(); }, ErrorCode::kInvalidArgument));
+    refused.push_back(message_of([&] { engine.generate("Once", 1); }, ErrorCode::kInvalidArgument));
   };
-  EXPECT_EQ(engine.generate(request).output_ids.size(), 3u);
-  engine.step();
-  EXPECT_FALSE(engine.step()) << "what the listener submitted has run";
+  engine.submit(request);
+  while (engine.step()) {
+  }
+  ASSERT_EQ(refused.size(), 6u);
+  for (const std::string& message : refused) EXPECT_NE(message.find("on_event"), std::string::npos) << message;
+  EXPECT_EQ(engine.stats().output_tokens, 4) << "what the listener submitted has run";
 }
 
 TEST(Engine, HugePositionsCostNothingUntilUsed) {
