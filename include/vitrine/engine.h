@@ -29,7 +29,8 @@ struct EngineOptions {
   std::int64_t context = 0;  ///< longest prompt plus output of a request; 0: max_position_embeddings
   std::int64_t cache_tokens =
       0;  ///< tokens the KV cache holds over all requests, which share it; 0: as cache_bytes says
-  std::int64_t cache_bytes = 0;  ///< the same in bytes; 0: room for `context` tokens. Memory is taken as it is used
+  std::int64_t cache_bytes = 0;  ///< the same in bytes; 0: room for `context` tokens, or 16,384 where that
+  ///< is more. Memory is taken as it is used
   std::int64_t prefix_cache_bytes = std::int64_t{1} << 30;  ///< of these, kept for later requests with the same
                                                             ///< beginning; 0: none
   std::int64_t max_sequences = 64;                          ///< samples that run at once, at most 4096; more wait

@@ -12,6 +12,7 @@ namespace {
 
 /// Block ids are 32 bits wide.
 constexpr std::int64_t kMaxCacheTokens = std::numeric_limits<BlockId>::max() * kBlockTokens;
+constexpr std::int64_t kDefaultCacheTokens = 16384;
 constexpr std::int64_t kMaxSequences = 4096;
 constexpr std::int64_t kMaxSamples = 128;
 /// Room for that many tokens of a sequence is taken when it is accepted, more as it grows.
@@ -25,7 +26,8 @@ std::int64_t num_blocks(const LoadedModel& model, const EngineOptions& options) 
   if (options.cache_tokens != 0 && options.cache_bytes != 0) {
     throw wrong("cache_bytes", "0 where cache_tokens is given", std::to_string(options.cache_bytes));
   }
-  const std::int64_t tokens = option("cache_tokens", options.cache_tokens, kMaxCacheTokens, model.info.context);
+  const std::int64_t tokens =
+      option("cache_tokens", options.cache_tokens, kMaxCacheTokens, std::max(model.info.context, kDefaultCacheTokens));
   if (options.cache_bytes == 0) return blocks_for(tokens);
   const std::int64_t block_bytes =
       std::max<std::int64_t>(1, ModelCache::block_bytes(model.model->cache_layers(), model.kv));
