@@ -115,7 +115,12 @@ void Engine::Impl::choose(const StepPlan& plan) {
     outcome_.open = true;
     outcome_.end.reset();
     outcome_.error.clear();
-    for (std::int64_t i = 0; i < entry.num_outputs && outcome_.open; ++i) take_row(entry, i);
+    try {
+      for (std::int64_t i = 0; i < entry.num_outputs && outcome_.open; ++i) take_row(entry, i);
+    } catch (const std::exception& error) {  // its own: a sampler that found nothing to draw from
+      outcome_.end = FinishReason::kError;
+      outcome_.error = error.what();
+    }
     settle(entry);
   }
 }
@@ -370,7 +375,7 @@ bool Engine::Impl::note_step(const StepPlan& plan, Clock::time_point began) {
     }
     times_.learn(step);
     ++stats.steps;
-    ++stats.speculation.steps;
+    stats.speculation.steps += stats.output_tokens > stats_.output_tokens;
     stats.rows += std::ssize(plan.token_ids);
     stats.max_batch = std::max(stats.max_batch, std::ssize(plan.entries));
   }
