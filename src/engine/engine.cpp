@@ -75,7 +75,7 @@ void Engine::Impl::draft() {
     if (sequence->num_pending() == 1) drafted_.push_back(sequence.get());
   }
   if (!speculation_ || step_stats_.steps % kStepsBetweenPlainOnes == kStepsBetweenPlainOnes - 1) return;
-  const double cost = times_.draft_cost(std::ssize(drafted_));
+  const double cost = loaded_.draft_cost > 0 ? loaded_.draft_cost : times_.draft_cost(std::ssize(drafted_));
   for (Sequence* const sequence : drafted_) {
     const Request& request = sequence->request();
     if (!request.speculation || request.probe != nullptr || sequence->num_output() == 0) continue;
