@@ -49,7 +49,9 @@ bool Engine::Impl::step_now() {
   scheduler_.admit();
   const auto began = Clock::now();
   draft();
-  const StepPlan& plan = scheduler_.plan([this](std::int64_t room) { return times_.prompt_rows(room); });
+  const StepPlan& plan = scheduler_.plan([this](std::int64_t room, std::int64_t prompts, std::int64_t decoding) {
+    return times_.prompt_rows(room, prompts, decoding);
+  });
   live_in_step_ = manager_.num_live();
   if (!plan.empty()) {
     try {
