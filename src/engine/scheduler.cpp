@@ -57,16 +57,22 @@ void Scheduler::admit() {
   }
 }
 
+/// What the sequence is to begin as a copy of, if that is still there. Not where each of its rows is to be seen.
+const Sequence* Scheduler::source_of(const Sequence& sequence) {
+  if (sequence.fork_position == 0 || sequence.needs_prompt_logprobs() || sequence.request().probe != nullptr)
+    return nullptr;
+  return find(sequence.fork_of, sequence.fork_sample);
+}
+
 /// Whether what the sequence is to begin with is still being computed by another.
 bool Scheduler::waits_for_fork(const Sequence& sequence) {
-  if (sequence.fork_of == 0) return false;
-  const Sequence* const source = find(sequence.fork_of, sequence.fork_sample);
+  const Sequence* const source = source_of(sequence);
   return source != nullptr && source->lease.computed < sequence.fork_position;
 }
 
 /// Gives the sequence what the cache has of its beginning; false while the cache has no room for the rest.
 bool Scheduler::begin(Sequence& sequence) {
-  const Sequence* const source = sequence.fork_of == 0 ? nullptr : find(sequence.fork_of, sequence.fork_sample);
+  const Sequence* const source = source_of(sequence);
   CacheManager::Hit hit;
   if (source == nullptr && !sequence.needs_prompt_logprobs()) hit = cache_.find(sequence.lease, sequence.tokens);
   const std::int64_t common = source != nullptr ? sequence.fork_position : hit.tokens;
@@ -101,8 +107,10 @@ void Scheduler::preempt(Sequence& sequence) {
 
 const StepPlan& Scheduler::plan(const std::function<std::int64_t(std::int64_t room)>& prompt_rows) {
   plan_.clear();
-  share_out(prompt_rows);
-  make_room();
+  do {
+    share_out(prompt_rows);
+    make_room();
+  } while (shares_.empty() && !running_.empty());  // a watched sequence, alone in the step, had to make room itself
   for (const Share& share : shares_) lay_out(share);
   return plan_;
 }
