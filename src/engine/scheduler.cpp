@@ -72,9 +72,14 @@ bool Scheduler::waits_for_fork(const Sequence& sequence) {
 
 /// Gives the sequence what the cache has of its beginning; false while the cache has no room for the rest.
 bool Scheduler::begin(Sequence& sequence) {
-  const Sequence* const source = source_of(sequence);
+  const Sequence* source = source_of(sequence);
   CacheManager::Hit hit;
-  if (source == nullptr && !sequence.needs_prompt_logprobs()) hit = cache_.find(sequence.lease, sequence.tokens);
+  if (!sequence.needs_prompt_logprobs()) hit = cache_.find(sequence.lease, sequence.tokens);
+  // No copy where the index has more, as of one that had to make room, or where the state is another by now.
+  if (source != nullptr &&
+      (hit.tokens > sequence.fork_position || !cache_.can_fork(source->lease, sequence.fork_position))) {
+    source = nullptr;
+  }
   const std::int64_t common = source != nullptr ? sequence.fork_position : hit.tokens;
   const std::int64_t shared = source != nullptr ? blocks_for(common) : hit.held_blocks;
   const bool copies = common % kBlockTokens != 0;
@@ -85,8 +90,9 @@ bool Scheduler::begin(Sequence& sequence) {
   }
   if (!running_.empty() && needed > cache_.num_available()) return false;
 
-  if (source == nullptr || !cache_.fork(sequence.lease, source->lease, sequence.fork_position)) {
-    if (source != nullptr) hit = cache_.find(sequence.lease, sequence.tokens);
+  if (source != nullptr) {
+    cache_.fork(sequence.lease, source->lease, sequence.fork_position);
+  } else {
     cache_.admit(sequence.lease, hit);
     if (!sequence.was_started()) sequence.result.cached_tokens = hit.tokens;
   }
