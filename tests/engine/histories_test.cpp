@@ -156,11 +156,11 @@ void any_history(bool has_states) {
 }
 
 TEST(Histories, AnyWithoutStates) {
-  EXPECT_TRUE(test::holds([] { any_history(/*has_states=*/false); }, /*count=*/6000, /*size=*/60));
+  EXPECT_TRUE(test::holds([] { any_history(/*has_states=*/false); }, /*count=*/6000, /*size=*/80));
 }
 
 TEST(Histories, AnyWithStates) {
-  EXPECT_TRUE(test::holds([] { any_history(/*has_states=*/true); }, /*count=*/4000, /*size=*/60));
+  EXPECT_TRUE(test::holds([] { any_history(/*has_states=*/true); }, /*count=*/4000, /*size=*/80));
 }
 
 }  // namespace
