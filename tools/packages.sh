@@ -7,7 +7,7 @@
 # What each is for, and why it and not a rival: docs/dependencies.md.
 run_packages=(g++ cmake ninja-build pkg-config
   libsimdjson-dev nlohmann-json3-dev libcli11-dev libfmt-dev libpcre2-dev libutf8proc-dev)
-test_packages=("${run_packages[@]}" libgtest-dev clang-format ccache python3)
+test_packages=("${run_packages[@]}" libgtest-dev librapidcheck-dev clang-format ccache python3)
 tidy_packages=("${test_packages[@]}" clang-tidy)
 # clang only recommends its runtime, where libFuzzer and the sanitizers are; llvm has the symbolizer.
 fuzz_packages=("${run_packages[@]}" ccache clang libclang-rt-14-dev llvm)

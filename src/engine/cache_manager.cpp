@@ -113,9 +113,9 @@ void CacheManager::admit(CacheLease& lease, const Hit& hit) {
   }
 }
 
-bool CacheManager::fork(CacheLease& lease, const CacheLease& from, std::int64_t position) {
+void CacheManager::fork(CacheLease& lease, const CacheLease& from, std::int64_t position) {
   VITRINE_CHECK(lease.blocks.empty() && lease.computed == 0 && lease.state == kNoState);
-  if (position > from.computed || (options_.has_states && position != from.computed)) return false;
+  VITRINE_CHECK(can_fork(from, position));
   const std::int64_t count = blocks_for(position);
   for (std::int64_t b = 0; b < count; ++b) {
     lease.blocks.push_back(from.blocks[static_cast<std::size_t>(b)]);
@@ -128,7 +128,6 @@ bool CacheManager::fork(CacheLease& lease, const CacheLease& from, std::int64_t 
     lease.state = states_.take();
     store_.copy_state(from.state, lease.state);
   }
-  return true;
 }
 
 /// Makes a block of the table the lease's own, by a copy where others have a part in it.

@@ -58,9 +58,12 @@ class CacheManager {
 
   /// Begins an empty lease with a hit, or with nothing. The hit must be fresh: nothing else was called since find().
   void admit(CacheLease& lease, const Hit& hit);
-  /// Begins an empty lease with the first `position` tokens of another; false, and nothing done, where its state is not
-  /// the one after them.
-  bool fork(CacheLease& lease, const CacheLease& from, std::int64_t position);
+  /// Whether the first `position` tokens of a lease are there, and its state is the one after them.
+  bool can_fork(const CacheLease& from, std::int64_t position) const noexcept {
+    return position <= from.computed && (!options_.has_states || position == from.computed);
+  }
+  /// Begins an empty lease with the first `position` tokens of another. Only where can_fork() says so.
+  void fork(CacheLease& lease, const CacheLease& from, std::int64_t position);
   /// Makes [computed, end) writable. False when no block is left; what was got until then is kept.
   bool grow(CacheLease& lease, std::int64_t end);
   /// The first `computed` of the sequence's tokens are there now: full blocks enter the index, and where one is there

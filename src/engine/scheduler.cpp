@@ -57,18 +57,29 @@ void Scheduler::admit() {
   }
 }
 
+/// What the sequence is to begin as a copy of, if that is still there. Not where each of its rows is to be seen.
+const Sequence* Scheduler::source_of(const Sequence& sequence) {
+  if (sequence.fork_position == 0 || sequence.needs_prompt_logprobs() || sequence.request().probe != nullptr)
+    return nullptr;
+  return find(sequence.fork_of, sequence.fork_sample);
+}
+
 /// Whether what the sequence is to begin with is still being computed by another.
 bool Scheduler::waits_for_fork(const Sequence& sequence) {
-  if (sequence.fork_of == 0) return false;
-  const Sequence* const source = find(sequence.fork_of, sequence.fork_sample);
+  const Sequence* const source = source_of(sequence);
   return source != nullptr && source->lease.computed < sequence.fork_position;
 }
 
 /// Gives the sequence what the cache has of its beginning; false while the cache has no room for the rest.
 bool Scheduler::begin(Sequence& sequence) {
-  const Sequence* const source = sequence.fork_of == 0 ? nullptr : find(sequence.fork_of, sequence.fork_sample);
+  const Sequence* source = source_of(sequence);
   CacheManager::Hit hit;
-  if (source == nullptr && !sequence.needs_prompt_logprobs()) hit = cache_.find(sequence.lease, sequence.tokens);
+  if (!sequence.needs_prompt_logprobs()) hit = cache_.find(sequence.lease, sequence.tokens);
+  // No copy where the index has more, as of one that had to make room, or where the state is another by now.
+  if (source != nullptr &&
+      (hit.tokens > sequence.fork_position || !cache_.can_fork(source->lease, sequence.fork_position))) {
+    source = nullptr;
+  }
   const std::int64_t common = source != nullptr ? sequence.fork_position : hit.tokens;
   const std::int64_t shared = source != nullptr ? blocks_for(common) : hit.held_blocks;
   const bool copies = common % kBlockTokens != 0;
@@ -79,8 +90,9 @@ bool Scheduler::begin(Sequence& sequence) {
   }
   if (!running_.empty() && needed > cache_.num_available()) return false;
 
-  if (source == nullptr || !cache_.fork(sequence.lease, source->lease, sequence.fork_position)) {
-    if (source != nullptr) hit = cache_.find(sequence.lease, sequence.tokens);
+  if (source != nullptr) {
+    cache_.fork(sequence.lease, source->lease, sequence.fork_position);
+  } else {
     cache_.admit(sequence.lease, hit);
     if (!sequence.was_started()) sequence.result.cached_tokens = hit.tokens;
   }
@@ -101,8 +113,10 @@ void Scheduler::preempt(Sequence& sequence) {
 
 const StepPlan& Scheduler::plan(const PromptRows& prompt_rows) {
   plan_.clear();
-  share_out(prompt_rows);
-  make_room();
+  do {
+    share_out(prompt_rows);
+    make_room();
+  } while (shares_.empty() && !running_.empty());  // a watched sequence, alone in the step, had to make room itself
   for (const Share& share : shares_) lay_out(share);
   return plan_;
 }

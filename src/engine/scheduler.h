@@ -88,6 +88,7 @@ class Scheduler {
 
   static void insert(List& list, std::unique_ptr<Sequence> sequence);
   bool begin(Sequence& sequence);
+  const Sequence* source_of(const Sequence& sequence);
   bool waits_for_fork(const Sequence& sequence);
   void share_out(const PromptRows& prompt_rows);
   void share_out_prompts(std::int64_t room);
