@@ -53,7 +53,7 @@ Engine load(const BenchCommand& o, const EngineOptions& options, Figure& load_s)
 class Bench {
  public:
   Bench(const BenchCommand& o, Engine& engine, std::int64_t step_tokens, BenchResult& result)
-      : o_(o), runs_(engine, step_tokens, o.tokens), result_(result) {
+      : o_(o), runs_(engine, o.tokens), result_(result) {
     result_.info = engine.info();
     result_.step_tokens = step_tokens;
     for (BenchItem& item : result_.items) item.skipped = runs_.too_long(item);
@@ -163,6 +163,8 @@ int bench(const BenchCommand& o) {
   result.items = items_of(o);
   EngineOptions options = o.model.engine_options();
   options.preload = true;
+  options.speculation = false;
+  options.prefix_cache_bytes = 0;
   BenchRuns::make_room(options, result.items, o.tokens);
   Engine engine = load(o, options, result.load_s);
   Bench(o, engine, options.step_tokens, result).run();

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <numeric>
+#include <random>
 
 #include "terminal.h"
 
@@ -104,6 +106,41 @@ Figure figure_of(std::vector<double> samples) {
   const std::size_t half = samples.size() / 2;
   const double median = samples.size() % 2 == 1 ? samples[half] : (samples[half - 1] + samples[half]) / 2;
   return {median, samples.front(), samples.back(), std::ssize(samples)};
+}
+
+Percentiles percentiles_of(std::vector<double> samples) {
+  if (samples.empty()) return {};
+  std::sort(samples.begin(), samples.end());
+  const auto below = [&](double share) {
+    const double place = share * static_cast<double>(samples.size() - 1);
+    const auto left = static_cast<std::size_t>(place);
+    const std::size_t right = std::min(left + 1, samples.size() - 1);
+    return std::lerp(samples[left], samples[right], place - static_cast<double>(left));
+  };
+  return {below(0.5), below(0.9), below(0.99), std::ssize(samples)};
+}
+
+std::vector<TokenId> some_ids(std::int64_t count, std::int64_t vocab_size, std::int64_t seed) {
+  std::vector<TokenId> ids;
+  ids.reserve(static_cast<std::size_t>(count));
+  std::uint64_t state = static_cast<std::uint64_t>(seed) + 1;
+  for (std::int64_t i = 0; i < count; ++i) {
+    state = state * 6364136223846793005u + 1442695040888963407u;  // Knuth's linear congruential generator
+    ids.push_back(static_cast<TokenId>((state >> 33) % static_cast<std::uint64_t>(vocab_size)));
+  }
+  return ids;
+}
+
+std::vector<double> arrival_times(std::int64_t count, double rate) {
+  std::vector<double> times;
+  std::mt19937_64 random(1);
+  double now = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    times.push_back(now);
+    const double uniform = static_cast<double>(random() >> 11) * 0x1p-53;  // below 1
+    now -= std::log1p(-uniform) / rate;
+  }
+  return times;
 }
 
 const char* to_string(BenchKind kind) noexcept {

@@ -27,6 +27,20 @@ struct Figure {
 /// Of an even number of samples the mean of the middle two; no samples give zeros.
 Figure figure_of(std::vector<double> samples);
 
+/// How samples are spread: so many percent of them are below.
+struct Percentiles {
+  double p50 = 0, p90 = 0, p99 = 0;
+  std::int64_t count = 0;
+};
+/// Between two samples on the straight line from one to the other; no samples give zeros.
+Percentiles percentiles_of(std::vector<double> samples);
+
+/// Ids that look random and are the same in every run.
+std::vector<TokenId> some_ids(std::int64_t count, std::int64_t vocab_size, std::int64_t seed);
+/// When requests come that nobody waits for: seconds from 0 on, in order, `rate` a second on average with exponential
+/// gaps between. The same in every run.
+std::vector<double> arrival_times(std::int64_t count, double rate);
+
 /// What one measurement runs.
 enum class BenchKind {
   kPrefill,  ///< a prompt of `size` tokens

@@ -87,15 +87,10 @@ std::string styled(const std::string& text, const char* style) {
 void heading(const std::string& text) { write_out("\n" + styled(text, "\033[1m") + "\n"); }
 void column_names(const std::string& text) { write_out(styled(text, "\033[2m") + "\n"); }
 
-std::string kv_name(const EngineInfo& info) { return info.precision == Precision::kExact ? "f32" : to_string(info.kv); }
-
 std::string spread(const Figure& figure) { return fmt::format("± {:.1f} %", 100 * figure.spread()); }
 
 void print_head(const BenchCommand& o, const BenchResult& result) {
-  const EngineInfo& info = result.info;
-  write_out(fmt::format("{}: {} parameters, {} of weights ({}), KV cache {}; {} kernels, {} thread{}\n", o.model.name(),
-                        short_count(info.parameters), short_bytes(info.weight_bytes), to_string(info.weights),
-                        kv_name(info), info.isa, info.threads, info.threads == 1 ? "" : "s"));
+  print_model(o.model, result.info);
   write_out(fmt::format(
       "Load {:.3f} s{}; peak memory {}\n", result.load_s.median,
       result.load_s.count > 1 ? fmt::format(" ({}, {} loads)", spread(result.load_s), result.load_s.count) : "",
@@ -253,6 +248,14 @@ Json profiles_json(const BenchCommand& o, const BenchResult& result) {
 }
 
 }  // namespace
+
+std::string kv_name(const EngineInfo& info) { return info.precision == Precision::kExact ? "f32" : to_string(info.kv); }
+
+void print_model(const ModelOptions& o, const EngineInfo& info) {
+  write_out(fmt::format("{}: {} parameters, {} of weights ({}), KV cache {}; {} kernels, {} thread{}\n", o.name(),
+                        short_count(info.parameters), short_bytes(info.weight_bytes), to_string(info.weights),
+                        kv_name(info), info.isa, info.threads, info.threads == 1 ? "" : "s"));
+}
 
 void print_bench_text(const BenchCommand& o, const BenchResult& result) {
   print_head(o, result);

@@ -34,6 +34,11 @@ struct BenchResult {
   double peer_load_s = 0;
 };
 
+/// "bf16", "int8", or "f32" where the numbers are exact.
+std::string kv_name(const EngineInfo& info);
+/// What runs here and how, on a line: the first one of every report.
+void print_model(const ModelOptions& o, const EngineInfo& info);
+
 void print_bench_text(const BenchCommand& o, const BenchResult& result);
 void print_bench_json(const BenchCommand& o, const BenchResult& result);
 

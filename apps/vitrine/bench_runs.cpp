@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 
 #include "terminal.h"
 
@@ -17,32 +18,20 @@ double seconds_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
 }
 
-/// Ids that look random and are the same in every run.
-std::vector<TokenId> some_ids(std::int64_t count, std::int64_t vocab_size, std::int64_t seed) {
-  std::vector<TokenId> ids;
-  ids.reserve(static_cast<std::size_t>(count));
-  std::uint64_t state = static_cast<std::uint64_t>(seed) + 1;
-  for (std::int64_t i = 0; i < count; ++i) {
-    state = state * 6364136223846793005u + 1442695040888963407u;  // Knuth's linear congruential generator
-    ids.push_back(static_cast<TokenId>((state >> 33) % static_cast<std::uint64_t>(vocab_size)));
-  }
-  return ids;
-}
-
-/// Steps in which some sequences of a batch decode while others still read their prompts, at most.
-std::int64_t steps_to_start(std::int64_t sequences, std::int64_t step_tokens) {
-  return sequences * kBatchPrompt / (step_tokens - sequences) + 2;
-}
+/// Tokens that the sequences of a batch may have before the first one that is measured: one, where all begin in one
+/// step, as they do when the cache knows their prompts.
+constexpr std::int64_t kTokensToStart = 2;
+constexpr std::int64_t kBlock = 256;  // more than a block of the cache, whose last one a sequence need not fill
 
 /// The length that a sequence of the item may reach.
-std::int64_t tokens_needed(const BenchItem& item, std::int64_t tokens, std::int64_t step_tokens) {
+std::int64_t tokens_needed(const BenchItem& item, std::int64_t tokens) {
   switch (item.kind) {
     case BenchKind::kPrefill:
       return item.size + 1;
     case BenchKind::kDecode:
       return std::max<std::int64_t>(item.size, 1) + tokens + 1;
     case BenchKind::kBatch:
-      return kBatchPrompt + steps_to_start(item.size, step_tokens) + tokens + 1;
+      return kBatchPrompt + kTokensToStart + tokens + 1;
   }
   return 0;
 }
@@ -59,20 +48,30 @@ std::string BenchItem::command(std::int64_t tokens) const {
 }
 
 void BenchRuns::make_room(EngineOptions& options, const std::vector<BenchItem>& items, std::int64_t tokens) {
+  constexpr std::int64_t kLongest = std::int64_t{1} << 22;  // beyond any context, for which a prompt may be too long
+  const bool cache_is_given = options.cache_tokens > 0 || options.cache_bytes > 0;
   for (const BenchItem& item : items) {
-    if (item.kind == BenchKind::kBatch) options.step_tokens = std::max(options.step_tokens, 2 * item.size);
-  }
-  constexpr std::int64_t kBlock = 256;  // more than a block of the cache, whose last one a sequence need not fill
-  for (const BenchItem& item : items) {
-    const std::int64_t needed = tokens_needed(item, tokens, options.step_tokens) + kBlock;
-    if (item.kind == BenchKind::kBatch) options.cache_tokens = std::max(options.cache_tokens, item.size * needed);
+    const std::int64_t needed = tokens_needed(item, tokens) + kBlock;
+    const bool batch = item.kind == BenchKind::kBatch;
+    if (batch) {
+      options.step_tokens = std::max(options.step_tokens, 2 * item.size);
+      options.max_sequences = std::max(options.max_sequences, item.size);
+      options.prefix_cache_bytes = std::numeric_limits<std::int64_t>::max();  // see batch()
+    }
+    if (cache_is_given) continue;
+    options.cache_tokens = std::max(options.cache_tokens, batch ? item.size * needed : std::min(needed, kLongest));
   }
 }
 
 std::string BenchRuns::too_long(const BenchItem& item) const {
-  const std::int64_t needed = tokens_needed(item, tokens_, step_tokens_);
-  if (needed <= engine_.info().context) return "";
-  return fmt::format("needs {} tokens, the context has {}", with_commas(needed), with_commas(engine_.info().context));
+  const EngineInfo& info = engine_.info();
+  const std::int64_t needed = tokens_needed(item, tokens_);
+  if (needed > info.context) {
+    return fmt::format("needs {} tokens, the context has {}", with_commas(needed), with_commas(info.context));
+  }
+  const std::int64_t all = item.kind == BenchKind::kBatch ? item.size * (needed + kBlock) : needed;
+  if (all <= info.cache_tokens) return "";
+  return fmt::format("needs {} tokens, the KV cache has {}", with_commas(all), with_commas(info.cache_tokens));
 }
 
 /// What became of a request.
@@ -97,12 +96,15 @@ struct BenchRuns::Watch {
   }
 };
 
-RequestId BenchRuns::submit(std::int64_t prompt, std::int64_t output, std::int64_t seed, Watch& watch) {
+/// `cached`: whether the prompt may come from the cache, and goes there.
+RequestId BenchRuns::submit(std::int64_t prompt, std::int64_t output, std::int64_t seed, bool cached, Watch& watch) {
   Request request;
   request.prompt_ids = some_ids(prompt, engine_.info().vocab_size, seed);
   request.sampling.greedy = true;
   request.max_tokens = output;
   request.ignore_eos = true;
+  request.prefix_cache = cached;
+  request.speculation = false;
   request.on_event = [&watch](const Event& event) { watch.see(event); };
   return engine_.submit(std::move(request));
 }
@@ -123,7 +125,7 @@ double BenchRuns::measure(const BenchItem& item) {
 double BenchRuns::prefill(std::int64_t tokens) {
   Watch watch;
   const auto start = Clock::now();
-  submit(tokens, 1, 0, watch);
+  submit(tokens, 1, 0, /*cached=*/false, watch);
   while (!watch.finished) engine_.step();
   watch.check();
   return seconds_between(start, watch.last);
@@ -132,7 +134,7 @@ double BenchRuns::prefill(std::int64_t tokens) {
 /// Seconds from the first token, which belongs to the prompt, to the last.
 double BenchRuns::decode(std::int64_t depth, Profile* profile) {
   Watch watch;
-  submit(std::max<std::int64_t>(depth, 1), tokens_ + 1, 0, watch);
+  submit(std::max<std::int64_t>(depth, 1), tokens_ + 1, 0, /*cached=*/false, watch);
   while (watch.tokens == 0 && !watch.finished) engine_.step();
   engine_.set_profile(profile);
   while (!watch.finished) engine_.step();
@@ -141,13 +143,19 @@ double BenchRuns::decode(std::int64_t depth, Profile* profile) {
   return seconds_between(watch.first, watch.last);
 }
 
-/// Seconds of the steps once all of them have their first token.
+/// Seconds of the steps once all of them have their first token. Their prompts are read before, and come from the cache
+/// then: those that were ready first would go on while the others read theirs.
 double BenchRuns::batch(std::int64_t sequences) {
+  std::vector<Watch> readers(static_cast<std::size_t>(sequences));
   std::vector<Watch> watches(static_cast<std::size_t>(sequences));
   std::vector<RequestId> ids;
-  const std::int64_t output = steps_to_start(sequences, step_tokens_) + tokens_ + 1;
-  for (std::int64_t i = 0; i < sequences; ++i) {
-    ids.push_back(submit(kBatchPrompt, output, i, watches[static_cast<std::size_t>(i)]));
+  std::int64_t seed = 0;
+  for (Watch& reader : readers) submit(kBatchPrompt, 1, seed++, /*cached=*/true, reader);
+  while (engine_.step()) {
+  }
+  seed = 0;
+  for (Watch& watch : watches) {
+    ids.push_back(submit(kBatchPrompt, kTokensToStart + tokens_ + 1, seed++, /*cached=*/true, watch));
   }
   const auto waits = [](const Watch& watch) { return watch.tokens == 0 && !watch.finished; };
   while (std::any_of(watches.begin(), watches.end(), waits)) engine_.step();
@@ -158,6 +166,8 @@ double BenchRuns::batch(std::int64_t sequences) {
   for (const RequestId id : ids) engine_.cancel(id);
   while (engine_.step()) {
   }
+  engine_.clear_prefix_cache();
+  for (const Watch& reader : readers) reader.check();
   for (const Watch& watch : watches) watch.check();
   if (!all_ran) throw Error(ErrorCode::kInternal, "a sequence of the batch ended before it was measured");
   return seconds_between(start, end);

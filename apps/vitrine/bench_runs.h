@@ -35,13 +35,12 @@ struct BenchProfile {
 class BenchRuns {
  public:
   /// `tokens` are decoded in a measurement.
-  BenchRuns(Engine& engine, std::int64_t step_tokens, std::int64_t tokens)
-      : engine_(engine), step_tokens_(step_tokens), tokens_(tokens) {}
+  BenchRuns(Engine& engine, std::int64_t tokens) : engine_(engine), tokens_(tokens) {}
 
-  /// Makes room for all of the items: rows of a step, tokens of the cache.
+  /// Makes room for all of the items: rows and sequences of a step, tokens of the cache where nobody said how many.
   static void make_room(EngineOptions& options, const std::vector<BenchItem>& items, std::int64_t tokens);
 
-  /// Why the engine's context is too short for that item; empty when it is not.
+  /// Why the engine's context is too short for that item, or its cache too small; empty when they are not.
   std::string too_long(const BenchItem& item) const;
   /// Tokens/s, once. Throws Error(kNumeric) when the model gives no numbers.
   double measure(const BenchItem& item);
@@ -53,10 +52,9 @@ class BenchRuns {
   double prefill(std::int64_t tokens);
   double decode(std::int64_t depth, Profile* profile = nullptr);
   double batch(std::int64_t sequences);
-  RequestId submit(std::int64_t prompt, std::int64_t output, std::int64_t seed, Watch& watch);
+  RequestId submit(std::int64_t prompt, std::int64_t output, std::int64_t seed, bool cached, Watch& watch);
 
   Engine& engine_;
-  std::int64_t step_tokens_;
   std::int64_t tokens_;
 };
 

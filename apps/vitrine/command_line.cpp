@@ -33,6 +33,9 @@ void add_model(CLI::App& command, ModelOptions& o) {
       ->check(CLI::IsMember(weight_names()));
   command.add_option("--kv", o.kv, "how keys and values are cached (default: " + o.kv + ")")
       ->check(CLI::IsMember(kv_names()));
+  command.add_option("--kv-memory", o.kv_memory,
+                     "what the KV cache of all requests may take: 2GB, or in tokens 8192 "
+                     "(default: the context, 16384 at least)");
   command.add_flag("--no-cache", o.no_cache, "neither use nor write the file of packed weights");
 }
 
@@ -79,6 +82,11 @@ void add_run(CLI::App& command, RunCommand& o) {
   command.add_option("--stop", o.stop, "stop before this text (may be repeated)")->allow_extra_args(false);
   command.add_flag("--ignore-eos", o.ignore_eos, "go on after an end-of-sequence token");
   command.add_option("--top", o.top, "show the N likeliest next tokens")->check(CLI::Range(0, 1000));
+  CLI::Option* batch = command.add_option(
+      "--batch", o.batch,
+      "a file (or - for standard input) with a request a line, prompt or JSON: many at once, a line of JSON for each");
+  batch->check([](const std::string& text) { return text == "-" ? std::string() : CLI::ExistingFile(text); });
+  for (const char* other : {"PROMPT", "--file", "--ids", "--top"}) batch->excludes(command.get_option(other));
   add_json(command, o.json);
   command.add_flag("--quiet", o.quiet, "the text alone, without the closing lines");
   command.footer("Example: vitrine run \"The capital of France is\" --greedy --top 5");
@@ -112,7 +120,28 @@ void add_info(CLI::App& command, InfoCommand& o) {
   command.footer("Example: vitrine info --model Qwen/Qwen3-0.6B");
 }
 
-void add_bench(CLI::App& command, BenchCommand& o) {
+void add_bench_engine(CLI::App& command, BenchEngineCommand& o) {
+  const std::int64_t longest = std::int64_t{1} << 31;
+  const auto number = [&](const char* name, std::int64_t& value, std::int64_t min, std::int64_t max, const char* what) {
+    command.add_option(name, value, std::string(what) + " (default: " + std::to_string(value) + ")")
+        ->check(CLI::Range(min, max));
+  };
+  number("--requests", o.requests, 1, 1'000'000, "how many");
+  number("--concurrency", o.concurrency, 1, 4096, "so many are under way at once");
+  number("--prompt-tokens", o.prompt_tokens, 1, longest, "of each request");
+  number("--output-tokens", o.output_tokens, 1, longest, "of each request");
+  number("--shared-prefix", o.shared_prefix, 0, longest, "prompts begin with so many tokens that are the same");
+  command.add_option("--rate", o.rate, "so many requests come in a second, at random (default: one when one is done)")
+      ->check(CLI::PositiveNumber);
+  command.add_flag("--speculation", o.speculation, "let the engine guess ahead");
+  add_model(command, o.model);
+  add_json(command, o.json);
+  command.footer("Example: vitrine bench engine --requests 64 --concurrency 16");
+}
+
+void add_bench(CLI::App& command, BenchCommand& o, BenchEngineCommand& engine) {
+  add_bench_engine(*command.add_subcommand("engine", "many requests at once: throughput, and how long each waits"),
+                   engine);
   add_model(command, o.model);
   const auto sizes = [&](const char* name, std::string& list, const char* what) {
     command.add_option(name, list, std::string(what) + ", in that list; \"\": none (default: " + list + ")");
@@ -143,6 +172,15 @@ void add_cache(CLI::App& command, CacheCommand& o) {
       "Example: vitrine cache list");
 }
 
+/// What stands before a subcommand would be read and not used.
+void check_nothing_before(const CLI::App& command, const CLI::App& subcommand) {
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->count() == 0) continue;
+    throw Error(ErrorCode::kInvalidArgument,
+                option->get_name() + ": expected after \"" + subcommand.get_name() + "\", found before it");
+  }
+}
+
 /// The parser's own complaint would not say which word it did not know.
 void check_command(CLI::App& program, const std::string& name) {
   std::string known;
@@ -162,6 +200,7 @@ int run_command_line(int argc, char** argv) {
   TokenizeCommand tokenize_options;
   InfoCommand info_options;
   BenchCommand bench_options;
+  BenchEngineCommand engine_options;
   CacheCommand cache_options;
   CLI::App program("Runs Qwen3 models, and shows what happens between the prompt and the next token.", "vitrine");
   program.set_version_flag("--version", "vitrine " VITRINE_VERSION);
@@ -178,7 +217,8 @@ int run_command_line(int argc, char** argv) {
   add_explain(*explain_app, explain_options);
   add_tokenize(*tokenize_app, tokenize_options);
   add_info(*info_app, info_options);
-  add_bench(*bench_app, bench_options);
+  add_bench(*bench_app, bench_options, engine_options);
+  const CLI::App* engine_app = bench_app->get_subcommand("engine");
   add_cache(*cache_app, cache_options);
   if (argc > 1 && argv[1][0] != '-') check_command(program, argv[1]);
   try {
@@ -193,6 +233,10 @@ int run_command_line(int argc, char** argv) {
   if (run_app->parsed()) return run(run_options);
   if (explain_app->parsed()) return explain(explain_options);
   if (tokenize_app->parsed()) return tokenize(tokenize_options);
+  if (engine_app->parsed()) {
+    check_nothing_before(*bench_app, *engine_app);
+    return bench_engine(engine_options);
+  }
   if (bench_app->parsed()) return bench(bench_options);
   if (info_app->parsed()) return info(info_options);
   return cache(cache_options);

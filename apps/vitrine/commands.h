@@ -14,6 +14,7 @@ namespace vitrine::app {
 inline constexpr int kExitFine = 0;
 inline constexpr int kExitFailed = 1;
 inline constexpr int kExitUsage = 2;
+inline constexpr int kExitInterrupted = 130;  // Ctrl-C while there was more to do
 
 struct RunCommand {
   ModelOptions model;
@@ -22,6 +23,7 @@ struct RunCommand {
   std::vector<std::string> stop;
   bool ignore_eos = false;
   int top = 0;
+  std::string batch;  // a file of requests, - for standard input; empty: one prompt
   bool json = false;
   bool quiet = false;
 };
@@ -58,6 +60,17 @@ struct BenchCommand {
   bool json = false;
 };
 
+struct BenchEngineCommand {
+  ModelOptions model;
+  std::int64_t requests = 64;
+  std::int64_t concurrency = 16;
+  std::int64_t prompt_tokens = 128, output_tokens = 128;
+  std::int64_t shared_prefix = 0;  // of prompt_tokens, the same in all requests
+  double rate = 0;                 // requests that arrive in a second; 0: the next one comes when one is done
+  bool speculation = false;
+  bool json = false;
+};
+
 struct CacheCommand {
   bool clear = false;  // else: list
   bool json = false;
@@ -65,10 +78,12 @@ struct CacheCommand {
 
 // Each runs its command and returns the exit code, or throws.
 int run(const RunCommand& o);
+int run_batch(const RunCommand& o);
 int explain(const ExplainCommand& o);
 int tokenize(const TokenizeCommand& o);
 int info(const InfoCommand& o);
 int bench(const BenchCommand& o);
+int bench_engine(const BenchEngineCommand& o);
 int cache(const CacheCommand& o);
 
 }  // namespace vitrine::app

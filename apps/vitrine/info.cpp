@@ -8,18 +8,19 @@
 namespace vitrine::app {
 namespace {
 
-/// What the model needs at its full context, and what there is.
+/// What the model needs when its cache is full, and what there is.
 struct Memory {
-  std::int64_t kv, needed, available;
+  std::int64_t kv, kept, needed, available;
   bool fits;
 };
 
 Memory memory_of(const EngineInfo& info) {
-  const std::int64_t kv = info.kv_bytes_per_token * info.context;
+  const std::int64_t kv = info.kv_bytes_per_token * info.cache_tokens;
+  const std::int64_t kept = info.kv_bytes_per_token * info.prefix_cache_tokens;
   const std::int64_t needed = info.weight_bytes + kv + info.workspace_bytes;
   // Weights already in memory count as available: they are mapped from the page cache.
   const std::int64_t available = available_memory();
-  return {kv, needed, available, needed <= available};
+  return {kv, kept, needed, available, needed <= available};
 }
 
 std::string weights_name(const EngineInfo& info) {
@@ -55,6 +56,10 @@ void print_json(const InfoCommand& o, const EngineInfo& info) {
                            {"eos_ids", info.eos_ids},
                            {"kv_bytes_per_token", info.kv_bytes_per_token},
                            {"kv_bytes", memory.kv},
+                           {"cache_tokens", info.cache_tokens},
+                           {"prefix_cache_tokens", info.prefix_cache_tokens},
+                           {"prefix_cache_bytes", memory.kept},
+                           {"max_sequences", info.max_sequences},
                            {"workspace_bytes", info.workspace_bytes},
                            {"needed_bytes", memory.needed},
                            {"available_bytes", memory.available},
@@ -99,11 +104,14 @@ void print_text(const InfoCommand& o, const EngineInfo& info) {
   }
   line("Packed in", info.weight_cache_file.empty() ? "memory" : info.weight_cache_file);
   const Memory memory = memory_of(info);
-  line("KV cache", fmt::format("{} a token, {} at full context, {}", short_bytes(info.kv_bytes_per_token),
-                               short_bytes(memory.kv), kv_name(info)));
-  line("Memory", fmt::format("{} needed at full context, {} available: {}", short_bytes(memory.needed),
+  line("KV cache", fmt::format("{} a token, {}; {} tokens, {}", short_bytes(info.kv_bytes_per_token), kv_name(info),
+                               with_commas(info.cache_tokens), short_bytes(memory.kv)));
+  line("", "one pool that all requests share; memory is taken as it is used");
+  line("  kept", fmt::format("at most {} tokens, {}, for later requests that begin alike",
+                             with_commas(info.prefix_cache_tokens), short_bytes(memory.kept)));
+  line("Memory", fmt::format("{} needed when the cache is full, {} available: {}", short_bytes(memory.needed),
                              short_bytes(memory.available),
-                             memory.fits ? "fits" : "does not fit; a smaller --context needs less"));
+                             memory.fits ? "fits" : "does not fit; a smaller --kv-memory needs less"));
   line("Kernels", fmt::format("{}: {}", info.isa, why_this_isa(info)));
   line("Threads", fmt::format("{}", info.threads));
 }

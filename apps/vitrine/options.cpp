@@ -57,6 +57,49 @@ auto type_of(const Types& types, const std::string& option, const std::string& n
   throw Error(ErrorCode::kInvalidArgument, option + ": unknown \"" + name + "\"");
 }
 
+/// Bytes of one unit of a size, in small letters; 0 for what is none.
+double bytes_of_unit(const std::string& unit) {
+  constexpr std::array<std::pair<std::string_view, double>, 9> kUnits = {{{"b", 1},
+                                                                          {"kb", 1e3},
+                                                                          {"mb", 1e6},
+                                                                          {"gb", 1e9},
+                                                                          {"tb", 1e12},
+                                                                          {"kib", 1024.0},
+                                                                          {"mib", 1048576.0},
+                                                                          {"gib", 1073741824.0},
+                                                                          {"tib", 1099511627776.0}}};
+  for (const auto& [name, bytes] : kUnits) {
+    if (unit == name) return bytes;
+  }
+  return 0;
+}
+
+/// "2GB" are bytes, "8192" are tokens.
+void set_kv_memory(EngineOptions& options, const std::string& text) {
+  const char* const end = text.data() + text.size();
+  std::int64_t tokens = 0;
+  const auto [after_tokens, no_tokens] = std::from_chars(text.data(), end, tokens);
+  if (no_tokens == std::errc() && after_tokens == end && tokens > 0) {
+    options.cache_tokens = tokens;
+    return;
+  }
+  double number = 0;
+  auto [rest, error] = std::from_chars(text.data(), end, number, std::chars_format::fixed);
+  while (rest != end && *rest == ' ') ++rest;
+  std::string unit(rest, end);
+  for (char& c : unit) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  const double bytes = number * bytes_of_unit(unit);
+  // The comparison is false for what is not a number, too.
+  if (error != std::errc() || !(bytes >= 1 && bytes < 9e18)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "--kv-memory: expected a size such as 2GB or 500MB, or a number of tokens such as 8192, found \"" +
+                    cut(visible(text), 40) + "\"");
+  }
+  options.cache_bytes = static_cast<std::int64_t>(bytes);
+}
+
 }  // namespace
 
 std::vector<std::string> weight_names() { return names_of(kWeightTypes); }
@@ -70,6 +113,7 @@ EngineOptions ModelOptions::engine_options() const {
   options.weights = type_of(kWeightTypes, "--weights", weights);
   options.kv = type_of(kKvTypes, "--kv", kv);
   options.weight_cache = !no_cache;
+  if (!kv_memory.empty()) set_kv_memory(options, kv_memory);
   return options;
 }
 
@@ -139,9 +183,14 @@ Request RequestOptions::make_request(const Engine& engine) const {
     if (prompt.given()) throw Error(ErrorCode::kInvalidArgument, "give a prompt or --ids, not both");
     request.prompt_ids = parse_ids(ids);
   } else {
-    request.prompt_ids = engine.encode(prompt.read(), special == "text" ? SpecialTokens::kText : SpecialTokens::kParse);
+    request.prompt_ids = encode(engine, prompt.read());
   }
-  SamplingParams& s = request.sampling = engine.default_sampling();
+  request.sampling = make_sampling(engine);
+  return request;
+}
+
+SamplingParams RequestOptions::make_sampling(const Engine& engine) const {
+  SamplingParams s = engine.default_sampling();
   // Asking for a temperature and the like is asking to sample; a greedy model stays greedy otherwise.
   if (temperature || top_k || top_p || min_p || seed) s.greedy = false;
   if (greedy) s.greedy = true;
@@ -154,7 +203,11 @@ Request RequestOptions::make_request(const Engine& engine) const {
   s.frequency_penalty = frequency_penalty;
   for (const std::string& bias : logit_bias) s.logit_bias.push_back(parse_bias(bias));
   s.seed = seed;
-  return request;
+  return s;
+}
+
+std::vector<TokenId> RequestOptions::encode(const Engine& engine, const std::string& text) const {
+  return engine.encode(text, special == "text" ? SpecialTokens::kText : SpecialTokens::kParse);
 }
 
 std::string token_text(const Engine& engine, TokenId id) {

@@ -18,8 +18,10 @@ struct ModelOptions {
   std::string precision = "default";
   std::string weights = to_string(EngineOptions{}.weights);
   std::string kv = to_string(EngineOptions{}.kv);
+  std::string kv_memory;  // "2GB", or tokens: "8192"; empty: the engine's default
   bool no_cache = false;
 
+  /// Throws Error(kInvalidArgument) when kv_memory is neither a size nor a number.
   EngineOptions engine_options() const;
   /// The model to load: as given, or the demo's folder. Throws Error(kNotFound) when that is not there.
   std::string folder() const;
@@ -58,6 +60,10 @@ struct RequestOptions {
   /// A request with prompt_ids and sampling filled in. Throws Error(kInvalidArgument), or kNotFound for a text without
   /// a tokenizer.
   Request make_request(const Engine& engine) const;
+  /// How to choose tokens: the model's own way, and what was asked for. Throws Error(kInvalidArgument).
+  SamplingParams make_sampling(const Engine& engine) const;
+  /// The ids of a prompt. Throws Error(kNotFound) without a tokenizer.
+  std::vector<TokenId> encode(const Engine& engine, const std::string& text) const;
 };
 
 /// The names that --weights and --kv know.

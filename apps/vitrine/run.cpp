@@ -1,45 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
-#include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 
 #include "commands.h"
+#include "interrupt.h"
 #include "json_output.h"
 #include "terminal.h"
 
 namespace vitrine::app {
 namespace {
-
-std::atomic<bool> interrupted{false};
-
-void on_interrupt(int) {
-  if (interrupted.exchange(true)) ::_exit(130);  // asked twice: at once
-}
-
-/// While it lives, Ctrl-C and SIGTERM set `interrupted` instead of ending the program.
-class InterruptScope {
- public:
-  InterruptScope() {
-    struct sigaction action {};
-    action.sa_handler = on_interrupt;
-    action.sa_flags = SA_RESTART;  // a write that waits for its reader goes on
-    ::sigaction(SIGINT, &action, &old_int_);
-    ::sigaction(SIGTERM, &action, &old_term_);
-  }
-  ~InterruptScope() {
-    ::sigaction(SIGINT, &old_int_, nullptr);
-    ::sigaction(SIGTERM, &old_term_, nullptr);
-  }
-  InterruptScope(const InterruptScope&) = delete;
-  InterruptScope& operator=(const InterruptScope&) = delete;
-
- private:
-  struct sigaction old_int_ {
-  }, old_term_{};
-};
 
 Request make_request(const RunCommand& o, const Engine& engine) {
   Request request = o.request.make_request(engine);
@@ -74,6 +44,7 @@ void print_json(const Engine& engine, const RunCommand& o, const Generation& g) 
               {"finish_reason", to_string(g.finish_reason)},
               {"seed", g.seed},
               {"top", top},
+              {"cached_tokens", g.cached_tokens},
               {"timings",
                {{"load_s", engine.info().load_s},
                 {"prefill_s", g.prefill_s},
@@ -83,6 +54,7 @@ void print_json(const Engine& engine, const RunCommand& o, const Generation& g) 
               {"peak_bytes", peak_memory()},
               {"isa", engine.info().isa},
               {"threads", engine.info().threads}};
+  if (g.speculation.drafted > 0) out["speculation"] = speculation_json(g.speculation);
   if (!g.error.empty()) out["error"] = g.error;
   write_json(out);
 }
@@ -104,6 +76,8 @@ const char* why(FinishReason reason) {
       return "the limit was reached";
     case FinishReason::kCancelled:
       return "cancelled";
+    case FinishReason::kDeadline:
+      return "its time was up";
     case FinishReason::kError:
       return "an error ended it";
   }
@@ -115,10 +89,14 @@ void print_closing_lines(const Engine& engine, const RunCommand& o, const Reques
   write_out(fmt::format("\nModel:  {}, {} parameters, {} of weights; {} kernels, {} thread{}\n", o.model.name(),
                         short_count(info.parameters), short_bytes(info.weight_bytes), info.isa, info.threads,
                         info.threads == 1 ? "" : "s"));
-  write_out(fmt::format("Prompt: {} tokens, read at {:.1f} tokens/s\n", g.prompt_ids.size(), prefill_rate(g)));
+  const std::string cached = g.cached_tokens > 0 ? fmt::format(", {} of them in the cache", g.cached_tokens) : "";
+  write_out(
+      fmt::format("Prompt: {} tokens{}, read at {:.1f} tokens/s\n", g.prompt_ids.size(), cached, prefill_rate(g)));
   const bool greedy = request.sampling.greedy;
-  const std::string how =
-      greedy ? "greedy" : fmt::format("temperature {:g}, seed {}", request.sampling.temperature, g.seed);
+  std::string how = greedy ? "greedy" : fmt::format("temperature {:g}, seed {}", request.sampling.temperature, g.seed);
+  if (g.speculation.drafted > 0) {
+    how += fmt::format(", {} of {} guesses right", g.speculation.accepted, g.speculation.drafted);
+  }
   write_out(fmt::format("Output: {} tokens at {:.1f} tokens/s, {}; {}\n", g.output_ids.size(), decode_rate(g), how,
                         why(g.finish_reason)));
   write_out(fmt::format("Time:   load {:.2f} s, prefill {:.2f} s, decode {:.2f} s; peak memory {}\n", info.load_s,
@@ -127,37 +105,38 @@ void print_closing_lines(const Engine& engine, const RunCommand& o, const Reques
 
 Generation generate(Engine& engine, Request request, bool stream) {
   const InterruptScope scope;
-  Generation result;
-  bool finished = false;
+  std::shared_ptr<const Generation> result;
   bool started = false;
+  std::string shown;  // in the step that ran; written after it, where a full disk may throw
   const auto num_prompt = static_cast<std::int64_t>(request.prompt_ids.size());
   const bool has_text = engine.tokenizer() != nullptr;
   request.on_event = [&](const Event& event) {
     started = true;
-    if (stream && has_text) write_out(event.text);
-    if (stream && !has_text && event.token) write_out(fmt::format("{} ", *event.token));
-    if (event.finished == nullptr) return;
-    result = *event.finished;
-    finished = true;
+    if (has_text) shown += event.text;
+    if (!has_text && event.token) shown += fmt::format("{} ", *event.token);
+    if (event.finished) result = event.finished;
   };
   const RequestId id = engine.submit(std::move(request));
   Progress progress("reading the prompt");
-  for (std::int64_t steps = 1; !finished; ++steps) {
+  for (std::int64_t steps = 1; !result; ++steps) {
     engine.step();
     if (started) {
       progress.clear();
     } else {
       progress.update(std::min(num_prompt, steps * EngineOptions{}.step_tokens), num_prompt);
     }
-    if (interrupted) engine.cancel(id);
+    if (stream && !shown.empty()) write_out(shown);
+    shown.clear();
+    if (InterruptScope::interrupted()) engine.cancel(id);
   }
   if (stream) write_out("\n");
-  return result;
+  return *result;
 }
 
 }  // namespace
 
 int run(const RunCommand& o) {
+  if (!o.batch.empty()) return run_batch(o);
   Engine engine = o.model.load(/*preload=*/true);
   Request request = make_request(o, engine);
   const Generation result = generate(engine, request, !o.json);

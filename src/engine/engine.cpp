@@ -49,7 +49,9 @@ bool Engine::Impl::step_now() {
   scheduler_.admit();
   const auto began = Clock::now();
   draft();
-  const StepPlan& plan = scheduler_.plan([this](std::int64_t room) { return times_.prompt_rows(room); });
+  const StepPlan& plan = scheduler_.plan([this](std::int64_t room, std::int64_t prompts, std::int64_t decoding) {
+    return times_.prompt_rows(room, prompts, decoding);
+  });
   live_in_step_ = manager_.num_live();
   if (!plan.empty()) {
     try {
@@ -75,7 +77,7 @@ void Engine::Impl::draft() {
     if (sequence->num_pending() == 1) drafted_.push_back(sequence.get());
   }
   if (!speculation_ || step_stats_.steps % kStepsBetweenPlainOnes == kStepsBetweenPlainOnes - 1) return;
-  const double cost = times_.draft_cost(std::ssize(drafted_));
+  const double cost = loaded_.draft_cost > 0 ? loaded_.draft_cost : times_.draft_cost(std::ssize(drafted_));
   for (Sequence* const sequence : drafted_) {
     const Request& request = sequence->request();
     if (!request.speculation || request.probe != nullptr || sequence->num_output() == 0) continue;
@@ -115,7 +117,12 @@ void Engine::Impl::choose(const StepPlan& plan) {
     outcome_.open = true;
     outcome_.end.reset();
     outcome_.error.clear();
-    for (std::int64_t i = 0; i < entry.num_outputs && outcome_.open; ++i) take_row(entry, i);
+    try {
+      for (std::int64_t i = 0; i < entry.num_outputs && outcome_.open; ++i) take_row(entry, i);
+    } catch (const std::exception& error) {  // its own: a sampler that found nothing to draw from
+      outcome_.end = FinishReason::kError;
+      outcome_.error = error.what();
+    }
     settle(entry);
   }
 }
@@ -370,7 +377,7 @@ bool Engine::Impl::note_step(const StepPlan& plan, Clock::time_point began) {
     }
     times_.learn(step);
     ++stats.steps;
-    ++stats.speculation.steps;
+    stats.speculation.steps += stats.output_tokens > stats_.output_tokens;
     stats.rows += std::ssize(plan.token_ids);
     stats.max_batch = std::max(stats.max_batch, std::ssize(plan.entries));
   }

@@ -22,6 +22,7 @@ struct LoadedModel {
   KvStorage kv = kKvBF16;
   SamplingParams default_sampling;
   std::int64_t usable_vocab = 0;  // ids from here on are padding of the embedding
+  double draft_cost = 0;          // of a guessed row, in units of what a token costs without; 0: measured as it goes
   EngineInfo info;                // what does not depend on the engine's own options
 };
 

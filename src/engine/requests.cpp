@@ -208,6 +208,7 @@ void Engine::Impl::take_inbox() {
   const std::lock_guard lock(inbox_mutex_);
   if (!has_mail_) return;
   has_mail_ = false;
+  stats_.waiting += std::ssize(inbox_);  // until the step is over and counts them itself
   for (auto& sequence : inbox_) {
     any_deadline_ |= sequence->accepted->deadline.has_value();
     scheduler_.add(std::move(sequence));

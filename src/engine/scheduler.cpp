@@ -111,7 +111,7 @@ void Scheduler::preempt(Sequence& sequence) {
 
 // ---- Which rows a step has -------------------------------------------------------------------------------------------
 
-const StepPlan& Scheduler::plan(const std::function<std::int64_t(std::int64_t room)>& prompt_rows) {
+const StepPlan& Scheduler::plan(const PromptRows& prompt_rows) {
   plan_.clear();
   do {
     share_out(prompt_rows);
@@ -121,7 +121,7 @@ const StepPlan& Scheduler::plan(const std::function<std::int64_t(std::int64_t ro
   return plan_;
 }
 
-void Scheduler::share_out(const std::function<std::int64_t(std::int64_t)>& prompt_rows) {
+void Scheduler::share_out(const PromptRows& prompt_rows) {
   shares_.clear();
   prompts_.clear();
   // A watched sequence runs alone, so that its probe sees its rows and no others.
@@ -140,14 +140,16 @@ void Scheduler::share_out(const std::function<std::int64_t(std::int64_t)>& promp
     }
   }
   std::int64_t room = options_.step_tokens - std::ssize(shares_);
-  const bool beside_others = !shares_.empty();
+  const std::int64_t decoding = std::ssize(shares_);
   std::int64_t guess_room = prompts_.empty() ? room : room / 2;
   for (Share& share : shares_) {
     share.guesses = std::min(std::ssize(share.sequence->guesses), guess_room);
     guess_room -= share.guesses;
     room -= share.guesses;
   }
-  if (!prompts_.empty()) share_out_prompts(beside_others ? std::min(room, prompt_rows(room)) : room);
+  if (prompts_.empty()) return;
+  if (decoding > 0) room = std::min(room, prompt_rows(room, std::ssize(prompts_), decoding));
+  share_out_prompts(room);
 }
 
 /// Half of the room is the first prompt's, the other half goes to the shortest ones, and what they leave to the first.

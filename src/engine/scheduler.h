@@ -43,14 +43,17 @@ class Scheduler {
     std::int64_t step_tokens = 0;    // rows of a step, at most
     std::int64_t max_sequences = 0;  // that run at once; at most step_tokens
   };
+  /// How many rows of `prompts` prompts may go beside `decoding` sequences, where there is room for `room`.
+  using PromptRows = std::function<std::int64_t(std::int64_t room, std::int64_t prompts, std::int64_t decoding)>;
+
   Scheduler(CacheManager& cache, const Options& options);
 
   void add(std::unique_ptr<Sequence> sequence);
   /// Lets sequences begin while there is room; after it running() is what the next step may have rows of.
   void admit();
   /// Lays out the next step, of what is admitted, with the sequences' guesses as far as there is room for them. At most
-  /// `prompt_rows(room)` rows of prompts go beside sequences that decode. Valid until the next call.
-  const StepPlan& plan(const std::function<std::int64_t(std::int64_t room)>& prompt_rows);
+  /// `prompt_rows` rows of prompts go beside sequences that decode. Valid until the next call.
+  const StepPlan& plan(const PromptRows& prompt_rows);
   /// Gives back what the sequence holds of the cache and takes it out. With `keep` it stays for later requests.
   std::unique_ptr<Sequence> remove(Sequence* sequence, bool keep);
 
@@ -87,7 +90,7 @@ class Scheduler {
   bool begin(Sequence& sequence);
   const Sequence* source_of(const Sequence& sequence);
   bool waits_for_fork(const Sequence& sequence);
-  void share_out(const std::function<std::int64_t(std::int64_t)>& prompt_rows);
+  void share_out(const PromptRows& prompt_rows);
   void share_out_prompts(std::int64_t room);
   std::int64_t whole_chunk(const Sequence& sequence, std::int64_t rows) const noexcept;
   void make_room();

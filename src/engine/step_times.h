@@ -10,7 +10,7 @@ namespace vitrine {
 /// decode, and whether guessing ahead pays. Speed alone depends on it, never a result.
 class StepTimes {
  public:
-  /// A step beside a prompt takes at most so many times what it takes without.
+  /// A step beside a prompt takes about so many times what it takes without.
   static constexpr double kSlowdown = 1.9;
 
   struct Step {
@@ -33,11 +33,13 @@ class StepTimes {
     }
   }
 
-  /// Rows of prompts beside sequences that decode, at most `room`.
-  std::int64_t prompt_rows(std::int64_t room) const noexcept {
+  /// Rows of `prompts` prompts beside `decoding` sequences, at most `room`. Where more prompts wait than sequences
+  /// decode, each is worth as much time as each of those.
+  std::int64_t prompt_rows(std::int64_t room, std::int64_t prompts, std::int64_t decoding) const noexcept {
     if (room <= kFewest || prompt_row_s_ <= 0) return room;
     const double decode_s = decode_s_ > 0 ? decode_s_ : kFewest * prompt_row_s_;
-    const double rows = (kSlowdown - 1) * decode_s / prompt_row_s_;
+    const double share = std::max(kSlowdown - 1, static_cast<double>(prompts) / static_cast<double>(decoding));
+    const double rows = share * decode_s / prompt_row_s_;
     return static_cast<std::int64_t>(std::clamp(rows, static_cast<double>(kFewest), static_cast<double>(room)));
   }
 

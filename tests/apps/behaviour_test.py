@@ -71,7 +71,7 @@ class UsageTest(ProgramTest):
         )
 
     def test_help_everywhere(self):
-        for command in ([], ["run"], ["tokenize"], ["info"], ["explain"], ["bench"]):
+        for command in ([], ["run"], ["tokenize"], ["info"], ["explain"], ["bench"], ["bench", "engine"]):
             with self.subTest(command=command):
                 result = vitrine(*command, "--help")
                 self.assert_runs(result)

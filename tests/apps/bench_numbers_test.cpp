@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace vitrine::app {
@@ -48,6 +50,43 @@ TEST(BenchFigure, MedianAndRange) {
   EXPECT_EQ(odd.count, 3);
   EXPECT_DOUBLE_EQ(odd.spread(), 0.8);
   EXPECT_EQ(figure_of({4, 1, 2, 100}).median, 3);
+}
+
+TEST(BenchPercentiles, BetweenTwoSamples) {
+  EXPECT_EQ(percentiles_of({}).count, 0);
+  const Percentiles one = percentiles_of({7});
+  EXPECT_EQ(one.p50, 7);
+  EXPECT_EQ(one.p99, 7);
+  std::vector<double> samples;
+  for (int i = 100; i >= 0; --i) samples.push_back(i);
+  const Percentiles many = percentiles_of(samples);
+  EXPECT_DOUBLE_EQ(many.p50, 50);
+  EXPECT_DOUBLE_EQ(many.p90, 90);
+  EXPECT_DOUBLE_EQ(many.p99, 99);
+  EXPECT_EQ(many.count, 101);
+  EXPECT_DOUBLE_EQ(percentiles_of({10, 20}).p50, 15);
+  EXPECT_DOUBLE_EQ(percentiles_of({10, 20}).p90, 19);
+}
+
+TEST(BenchRequests, IdsOfARequestAreItsOwn) {
+  const std::vector<TokenId> ids = some_ids(1000, 50, 3);
+  EXPECT_EQ(ids, some_ids(1000, 50, 3));
+  EXPECT_NE(ids, some_ids(1000, 50, 4));
+  EXPECT_TRUE(std::all_of(ids.begin(), ids.end(), [](TokenId id) { return id >= 0 && id < 50; }));
+}
+
+TEST(BenchRequests, ArriveAtTheirRate) {
+  const std::vector<double> times = arrival_times(10000, 4);
+  EXPECT_EQ(times, arrival_times(10000, 4));
+  EXPECT_EQ(times.front(), 0);
+  EXPECT_TRUE(std::is_sorted(times.begin(), times.end()));
+  EXPECT_NEAR(times.back() / 9999, 1.0 / 4, 0.01);
+  const auto short_gaps = [&] {
+    std::int64_t count = 0;
+    for (std::size_t i = 1; i < times.size(); ++i) count += times[i] - times[i - 1] < 0.25 ? 1 : 0;
+    return static_cast<double>(count) / 9999;
+  };
+  EXPECT_NEAR(short_gaps(), 1 - std::exp(-1.0), 0.02);  // exponential: most gaps are shorter than the mean
 }
 
 /// Qwen3-0.6B in bf16.

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import unittest
 
-from program import SOURCE, vitrine, ProgramTest
+from program import BINARY, SOURCE, TINY, vitrine, environment, ProgramTest
 
 SMALL = ("--prefill", "40", "--depth", "0,64,2048", "--batch", "3", "--tokens", "4", "--repeat", "2", "--threads", "2")
 NO_DECODE = ("--prefill", "40", "--depth", "", "--batch", "", "--repeat", "1")
@@ -38,9 +38,21 @@ def llama_decode(context, batch):
     print([(batch.pos[i], batch.seq_id[i][0], bool(batch.logits[i])) for i in rows], file=log)
     return 0
 def llama_synchronize(context): pass
+def llama_get_logits_ith(context, row): return row
+def llama_memory_seq_rm(memory, sequence, first, end): print("forget", sequence, first, end, file=log)
 def llama_batch_free(batch): pass
 def llama_free(context): pass
 '''
+
+# Another: a row's likeliest token is its own number.
+NUMPY = """
+import types
+class ctypeslib:
+    @staticmethod
+    def as_array(row, shape):
+        assert shape == (100,)
+        return types.SimpleNamespace(argmax=lambda: row % 100)
+"""
 
 
 @functools.cache
@@ -248,14 +260,70 @@ class CompareTest(ProgramTest):
         self.log = self.temp / "log"
         self.env = {"PYTHONPATH": str(self.temp), "PYTHONDONTWRITEBYTECODE": "1"}
 
+    def start(self, *options, model="model.gguf", commands=""):
+        return subprocess.run([sys.executable, str(COMPARE), model, "--threads", "3", *options], input=commands,
+                              text=True, capture_output=True, env=environment(self.env), timeout=60, check=False)
+
     def compare(self, commands, model="model.gguf"):
-        done = subprocess.run([sys.executable, str(COMPARE), model, "--threads", "3"], input=commands, text=True,
-                              capture_output=True, env=self.env, timeout=60, check=False)
+        done = self.start(model=model, commands=commands)
         return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
 
     def with_package(self):
         text = LLAMA_CPP.replace("{log!r}", repr(str(self.log)))
         (self.temp / "llama_cpp.py").write_text(text, encoding="utf-8")
+        (self.temp / "numpy.py").write_text(NUMPY, encoding="utf-8")
+
+    def test_many_requests_at_once(self):
+        self.with_package()
+        code, answers = self.compare("engine 3 2 2 2\n")
+        self.assertEqual(code, 0, answers)
+        for key in ("tokens_per_s", "total_tokens_per_s"):
+            self.assertGreater(answers[1][key], 0)
+        for key in ("ttft_ms", "itl_ms"):
+            self.assertEqual(list(answers[1][key]), ["p50", "p90", "p99"])
+        both = [(1, 0, True), (1, 1, True)]
+        self.assertEqual(
+            self.log.read_text(encoding="utf-8").splitlines(),
+            [
+                "clear 8 2 3",
+                str([(0, 0, False), both[0], (0, 1, False), both[1]]), str([(2, 0, True), (2, 1, True)]),
+                "forget 0 -1 -1", "forget 1 -1 -1",  # and the third has one of their places
+                str([(0, 1, False), both[1]]), str([(2, 1, True)]), "forget 1 -1 -1",
+            ],
+        )
+
+    def test_prompts_are_read_beside_those_that_decode(self):
+        self.with_package()
+        self.assertEqual(self.compare("engine 2 2 400 3\n")[0], 0)
+        passes = self.log.read_text(encoding="utf-8").splitlines()
+        rows = [json.loads(line.replace("(", "[").replace(")", "]").lower()) for line in passes if line[0] == "["]
+        self.assertEqual([len(part) for part in rows], [512, 289, 2, 1])
+        self.assertEqual(rows[1][0], [400, 0, True])  # the decoding one first
+        self.assertEqual([row for row in rows[1] if row[2]], [[400, 0, True], [399, 1, True]])
+
+    def test_too_many_at_once(self):
+        self.with_package()
+        code, answers = self.compare("engine 1 513 1 1\n")
+        self.assertEqual(code, 1)
+        self.assertIn("1 to 512", answers[1]["error"])
+
+    def test_in_turns_with_the_program(self):
+        self.with_package()
+        size = ("--requests", "2", "--concurrency", "2", "--prompt-tokens", "8", "--output-tokens", "3")
+        done = self.start("--vitrine", BINARY, "--rounds", "1", *size, "--", "--model", str(TINY))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue(done.stdout.startswith("2 requests of 8 + 3 tokens, 2 at once, 3 threads; medians of 1\n"))
+        self.assertRegex(done.stdout, r"\n +vitrine +llama.cpp +ratio\noutput tokens/s +[\d.]+ +[\d.]+ +[\d.]+\n")
+        self.assertEqual(done.stdout.count("\n"), 10)
+        self.assertEqual(self.log.read_text(encoding="utf-8").count("clear"), 2)  # a round to warm up
+
+    def test_in_turns_with_what_fails(self):
+        self.with_package()
+        for program, part in (("/nonexistent/vitrine", "cannot be started"), ("false", "exit code 1")):
+            done = self.start("--vitrine", program)
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            self.assertIn(f"compare.py: {program} ", done.stderr)
+            self.assertIn(part, done.stderr)
 
     def test_the_same_work(self):
         self.with_package()
@@ -281,7 +349,7 @@ class CompareTest(ProgramTest):
 
     def test_errors_are_answers(self):
         self.with_package()
-        for command in ("jump 3", "prefill", "prefill x", "decode 3", "batch 1 2 3"):
+        for command in ("jump 3", "prefill", "prefill x", "decode 3", "batch 1 2 3", "engine 1 2 3"):
             with self.subTest(command=command):
                 code, answers = self.compare(command + "\n")
                 self.assertEqual(code, 1)

@@ -19,6 +19,10 @@ class InfoTest(ProgramTest):
             "3,840",
             "1,024",
             "4 query heads on 2 KV heads of 64",
+            "KV cache",
+            "4.1 kB a token, bf16",
+            "one pool that all requests share; memory is taken as it is used",
+            "for later requests that begin alike",
             "fits",
             "Kernels",
             "Threads",
@@ -43,6 +47,7 @@ class InfoTest(ProgramTest):
             "vocab_size": 3840,
             "max_position_embeddings": 1024,
             "context": 1024,
+            "max_sequences": 64,
             "fits": True,
             "precision": "default",
             "weights": "bf16",
@@ -55,7 +60,7 @@ class InfoTest(ProgramTest):
         self.assertEqual(sorted(answer["eos_ids"]), [3748, 3750])
         self.assertEqual(sum(part["parameters"] for part in answer["parts"].values()), 4575424)
         self.assertEqual(sum(part["bytes"] for part in answer["parts"].values()), 9159424)
-        self.assertEqual(answer["kv_bytes"], 1024 * answer["kv_bytes_per_token"])
+        self.assertEqual(answer["kv_bytes"], answer["cache_tokens"] * answer["kv_bytes_per_token"])
         self.assertEqual(
             answer["needed_bytes"], answer["weight_bytes"] + answer["kv_bytes"] + answer["workspace_bytes"]
         )
@@ -73,9 +78,39 @@ class InfoTest(ProgramTest):
         answer = self.json_line(vitrine("info", "--json", "--model", str(DATA / "models/qwen3-f32")))
         self.assertEqual((answer["weights"], answer["rounded_from"]), ("bf16", "F32"))
 
-    def test_context_changes_the_need(self):
+    def test_context_and_room(self):
+        plain = self.json_line(vitrine("info", "--json"))
+        per_token = plain["kv_bytes_per_token"]
+        self.assertGreaterEqual(plain["cache_tokens"], plain["context"])
+        self.assertLessEqual(plain["prefix_cache_tokens"], plain["cache_tokens"])
         answer = self.json_line(vitrine("info", "--json", "--context", "256"))
-        self.assertEqual((answer["context"], answer["kv_bytes"]), (256, 256 * answer["kv_bytes_per_token"]))
+        self.assertEqual(answer["context"], 256)
+        for memory, tokens in (("256", 256), ("257", 288), ("2MB", 480), ("2 mb", 480), ("2MiB", 512),
+                               ("0.001GB", 224), ("1000000B", 224)):  # in blocks of 32 tokens
+            with self.subTest(memory=memory):
+                answer = self.json_line(vitrine("info", "--json", "--kv-memory", memory))
+                self.assertEqual((answer["cache_tokens"], answer["context"]), (tokens, 1024))
+                self.assertEqual(answer["kv_bytes"], tokens * per_token)
+                self.assertEqual(answer["prefix_cache_tokens"], tokens)
+                self.assertEqual(answer["prefix_cache_bytes"], tokens * per_token)
+                self.assertEqual(plain["needed_bytes"] - answer["needed_bytes"],
+                                 plain["kv_bytes"] - answer["kv_bytes"])
+        text = vitrine("info", "--kv-memory", "256").out.decode()
+        self.assertIn("256 tokens, 1.0 MB", text)
+
+    def test_what_is_no_room(self):
+        for memory in ("2XB", "GB", "-1", "-1GB", "0", "0GB", "1.5", "1e3", "1e3MB", "nan", "infGB", "8192 tokens",
+                       "99999999999999999999", "9999999999TB", "\x1b[31m", "2GB "):
+            with self.subTest(memory=memory):
+                result = vitrine("info", "--kv-memory=" + memory)
+                self.assert_refuses(result, 2, "--kv-memory: expected a size such as 2GB or 500MB, or a number of "
+                                               "tokens such as 8192, found ")
+                self.assertNotIn("\x1b", result.err)
+        self.assert_refuses(vitrine("info", "--kv-memory", "1kB"), 2, "1000", "bytes of a block")
+        self.assert_refuses(vitrine("run", FRANCE, "--kv-memory", "2XB"), 2, '--kv-memory: expected', '"2XB"')
+        self.assert_refuses(vitrine("explain", FRANCE, "--kv-memory", "x"), 2, "--kv-memory")
+        self.assert_refuses(vitrine("bench", "--kv-memory", "x"), 2, "--kv-memory")
+        self.assert_refuses(vitrine("bench", "engine", "--kv-memory", "x"), 2, "--kv-memory")
 
 
 class ExplainTest(ProgramTest):

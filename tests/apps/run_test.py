@@ -26,6 +26,7 @@ class RunJsonTest(ProgramTest):
             "finish_reason": str,
             "seed": int,
             "top": list,
+            "cached_tokens": int,
             "timings": dict,
             "peak_bytes": int,
             "isa": str,

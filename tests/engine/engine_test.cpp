@@ -233,6 +233,47 @@ TEST(Engine, CompanyChangesNobodysBits) {
   }
 }
 
+TEST(Engine, GreedyBesideSampledIsArgMax) {  // cases.md D02
+  Engine engine = load_demo();
+  const Request first = greedy(engine, "The capital of France is");
+  Request second = greedy(engine, "Once upon a time");
+  second.sampling = {.temperature = 0.8f, .seed = 11};
+  const Generation alone[] = {engine.generate(first), engine.generate(second)};
+  std::vector<std::shared_ptr<const Generation>> results(2);
+  for (std::size_t i = 0; i < 2; ++i) {
+    Request request = i == 0 ? first : second;
+    request.on_event = [&results, i](const Event& event) { results[i] = event.finished; };
+    engine.submit(std::move(request));
+  }
+  while (engine.step()) {
+  }
+  for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(results[i]->output_ids, alone[i].output_ids);
+  Request cold = first;
+  cold.sampling = {.temperature = 0};
+  EXPECT_EQ(engine.generate(cold).output_ids, alone[0].output_ids);
+}
+
+TEST(Engine, TheSameSeedTwiceAtOnceIsTheSameTextTwice) {  // cases.md D16
+  Engine engine = load_demo();
+  Request request = greedy(engine, "Once upon a time", 30);
+  request.sampling = {.temperature = 1, .seed = 5};
+  const Generation alone = engine.generate(request);
+  for (const unsigned strangers : {0u, 6u}) {
+    std::vector<std::shared_ptr<const Generation>> twins(2);
+    for (unsigned i = 0; i < 2 + strangers; ++i) {
+      Request one = request;
+      if (i >= 2) one.sampling.seed = 100 + i;
+      one.on_event = [&twins, i](const Event& event) {
+        if (i < 2) twins[i] = event.finished;
+      };
+      engine.submit(std::move(one));
+    }
+    while (engine.step()) {
+    }
+    for (const auto& twin : twins) EXPECT_EQ(twin->output_ids, alone.output_ids);
+  }
+}
+
 TEST(Engine, EventsCarryTheTextOnce) {
   Engine engine = load_demo();
   Request request = greedy(engine, "Once upon a time", 40);

@@ -292,6 +292,23 @@ TEST_P(Requests, CancelledAnywhereLeavesNothing) {  // server.md 69
   }
 }
 
+TEST_P(Requests, CancellingAQueuedOneTouchesNobody) {  // server.md 70
+  Engine e = engine({.threads = 1, .max_sequences = 1});
+  const auto running = submit(e, greedy(ids(40), 30));
+  e.step();
+  Request queued = greedy(ids(40), 30);  // the same prompt, whose blocks the other one holds
+  std::optional<FinishReason> reason;
+  queued.on_event = [&](const Event& event) { reason = event.finished->finish_reason; };
+  const RequestId id = e.submit(std::move(queued));
+  e.step();
+  EXPECT_EQ(e.stats().waiting, 1);
+  e.cancel(id);
+  e.step();
+  EXPECT_EQ(reason, FinishReason::kCancelled);
+  run(e);
+  EXPECT_EQ((*running)->output_ids, continuation(unguessable, ids(40), 30));
+}
+
 TEST_P(Requests, AFailedStepEndsItsRequestsAlone) {
   bool fail = false;
   Engine e = scripted_engine(

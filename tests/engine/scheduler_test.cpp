@@ -69,7 +69,8 @@ class Engine {
 
   const StepPlan& plan(std::int64_t prompt_rows = 1000) {
     scheduler.admit();
-    return scheduler.plan([prompt_rows](std::int64_t room) { return std::min(room, prompt_rows); });
+    return scheduler.plan(
+        [prompt_rows](std::int64_t room, std::int64_t, std::int64_t) { return std::min(room, prompt_rows); });
   }
 
   /// A step; whoever has its last row in it gets a token. All guesses are wrong.

@@ -101,7 +101,8 @@ bool EngineModel::step(Dice& dice) {
   std::vector<Sequence*> admitted;
   for (const auto& sequence : scheduler_.running()) admitted.push_back(sequence.get());
   const std::int64_t most = 1 + dice(setup_.step_tokens);
-  const StepPlan& plan = scheduler_.plan([&](std::int64_t room) { return std::min(room, most); });
+  const StepPlan& plan =
+      scheduler_.plan([&](std::int64_t room, std::int64_t, std::int64_t) { return std::min(room, most); });
   plan_ = &plan;
   check_plan(plan);
   check_turns(plan, admitted);

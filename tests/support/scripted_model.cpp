@@ -126,6 +126,7 @@ Engine scripted_engine(Script script, ScriptedOptions options) {
   model.pool = std::make_unique<ThreadPool>(std::max(1, engine.threads));
   model.kernels = select_kernels("", /*exact=*/true);
   model.kv = kKvF32;
+  model.draft_cost = 0.1;  // its steps are too short for the clock
   model.usable_vocab = kScriptedVocab;
   model.info.vocab_size = model.info.hidden_size = kScriptedVocab;
   model.info.context = model.info.max_position_embeddings = options.context;
