@@ -53,6 +53,13 @@ class Cache {
     return user;
   }
 
+  /// Begins with nothing, whatever the cache has.
+  User& admit_blind(Tokens tokens) {
+    User& user = add(std::move(tokens), "", /*indexed=*/true);
+    manager.admit(user.lease, {});
+    return user;
+  }
+
   /// Null where it can't.
   User* fork(const User& from, std::int64_t position) {
     if (!manager.can_fork(from.lease, position)) return nullptr;
@@ -245,7 +252,7 @@ TEST(CacheManager, EqualBlocksComputedTwiceBecomeOne) {
   EXPECT_EQ(cache.manager.num_idle(), 3);
 }
 
-/// docs/server.md, row 74: other systems compare hashes.
+/// Tokens are compared, so there are no hashes of theirs that could be equal.
 TEST(CacheManager, DifferentTextsOfEqualLengthNeverShare) {
   Cache cache(blocks(8));
   const Tokens a = counted(64);
@@ -298,6 +305,20 @@ TEST(CacheManager, TheOneUsedLeastLatelyMakesRoom) {
   ASSERT_TRUE(cache.compute(again));
   EXPECT_EQ(cache.cached(counted(32, 500)), 0);
   EXPECT_EQ(cache.cached(counted(32, 600)), 31);
+}
+
+TEST(CacheManager, WhatIsFoundOrComputedAgainIsUsed) {
+  for (const bool finds : {true, false}) {
+    Cache cache(blocks(4));
+    cache.run(counted(32));
+    cache.run(counted(32, 500));
+    auto& again = finds ? cache.admit(counted(33)) : cache.admit_blind(counted(32));
+    EXPECT_TRUE(finds || cache.compute(again));
+    cache.release(again, /*keep=*/false);
+    cache.run(counted(96, 900));
+    EXPECT_EQ(cache.cached(counted(33)), 32);
+    EXPECT_EQ(cache.cached(counted(33, 500)), 0);
+  }
 }
 
 TEST(CacheManager, ClearIdleForgetsWhatNobodyHolds) {

@@ -146,6 +146,22 @@ TEST(Scheduler, BeginsOnlyWhereThereIsRoomToGoOn) {
   EXPECT_EQ(engine.running(), (Ids{2}));
 }
 
+TEST(Scheduler, ACopyOfAPartNeedsABlockToo) {
+  for (const std::int64_t blocks : {3, 4}) {
+    Engine engine({.num_blocks = blocks, .step_tokens = 64});
+    Sequence& first = engine.add(32);
+    engine.step();
+    auto tokens = first.tokens;
+    engine.scheduler.remove(&first, /*keep=*/true);
+    engine.add(10);
+    engine.step();
+    tokens.resize(20);
+    engine.add(25, {.prompt_ids = tokens});
+    engine.scheduler.admit();
+    EXPECT_EQ(engine.running(), blocks == 3 ? (Ids{2}) : (Ids{2, 3}));
+  }
+}
+
 TEST(Scheduler, OneAloneAlwaysBegins) {
   Engine engine({.num_blocks = 2, .step_tokens = 64, .max_sequences = 4});
   engine.add(63);
@@ -273,6 +289,9 @@ TEST(Scheduler, WithStatesStepsEndWithBlocks) {
   Engine engine({.step_tokens = 40, .has_states = true});
   engine.add(100);
   for (const std::int64_t rows : {32, 32, 32, 4, 1}) EXPECT_EQ(engine.step(), (Rows{{1, rows}}));
+  Engine whole({.step_tokens = 80, .has_states = true});
+  whole.add(64);
+  for (const std::int64_t rows : {32, 32, 1}) EXPECT_EQ(whole.step(), (Rows{{1, rows}})) << "before the last token too";
   Engine small({.step_tokens = 10, .has_states = true});
   small.add(65);
   for (const std::int64_t rows : {10, 10, 10, 2, 10, 10, 10, 2, 1}) EXPECT_EQ(small.step(), (Rows{{1, rows}}));
