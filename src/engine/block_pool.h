@@ -34,6 +34,7 @@ class BlockPool {
   /// One more holder, of one that is held or idle.
   void hold(Id id) {
     if (holders_[index(id)]++ > 0) return;
+    VITRINE_CHECK(num_idle_ > 0);
     ++num_held_;
     --num_idle_;
   }

@@ -51,15 +51,6 @@ void CacheManager::drop_snapshot(Node& node) {
   std::erase(snapshots_, &node);
 }
 
-/// Nobody holds what is below: whoever did would hold this node's block too.
-void CacheManager::remove_below(Node& node) {
-  while (!node.children.empty()) {
-    Node& child = *node.children.begin()->second;
-    remove_below(child);
-    evict(child);
-  }
-}
-
 void CacheManager::trim() {
   while (blocks_.num_idle() > options_.max_idle_blocks) evict(*index_.oldest());
 }
@@ -143,9 +134,8 @@ bool CacheManager::own(CacheLease& lease, std::size_t index) {
     return true;
   }
   if (blocks_.holders(shared) > 1) return false;
-  // No block is left, and nobody but the index has a part in this one.
+  // No block is left, so no node is idle and this one has none below it: nobody but the index has a part in it.
   Node& node = *node_of(shared);
-  remove_below(node);
   drop_snapshot(node);
   node_of(shared) = nullptr;
   index_.erase(node);

@@ -103,7 +103,6 @@ class CacheManager {
   void hold(BlockId block);
   void drop(BlockId block);
   void evict(Node& node);
-  void remove_below(Node& node);
   bool own(CacheLease& lease, std::size_t index);
   void keep_tail(CacheLease& lease, std::span<const TokenId> tokens);
   Node* keep_node(CacheLease& lease, std::span<const TokenId> run);

@@ -59,8 +59,8 @@ void Scheduler::admit() {
 
 /// What the sequence is to begin as a copy of, if that is still there. Not where each of its rows is to be seen.
 const Sequence* Scheduler::source_of(const Sequence& sequence) {
-  if (sequence.fork_position == 0 || sequence.needs_prompt_logprobs() || sequence.request().probe != nullptr)
-    return nullptr;
+  const bool looked_at = sequence.needs_prompt_logprobs() || sequence.request().probe != nullptr;
+  if (sequence.fork_position == 0 || looked_at) return nullptr;
   return find(sequence.fork_of, sequence.fork_sample);
 }
 
