@@ -4,24 +4,12 @@
 #include <gtest/gtest.h>
 #include <vitrine/error.h>
 
-#include <functional>
-
 #include "support/bad_files.h"
+#include "support/errors.h"
 #include "support/test_files.h"
 
 namespace vitrine {
 namespace {
-
-std::string message_of(const std::function<void()>& action, ErrorCode code) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code);
-    return error.what();
-  }
-  ADD_FAILURE() << "no error";
-  return "";
-}
 
 void expect_parts(const std::string& message, const std::vector<std::string>& parts) {
   for (const std::string& part : parts) EXPECT_NE(message.find(part), std::string::npos) << part << "\n" << message;
@@ -46,7 +34,7 @@ TEST_F(WeightScopeTest, WalksByName) {
 
 TEST_F(WeightScopeTest, MissingTensorsAreExplained) {
   const auto get = [&](const std::string& prefix, const std::string& name, const char* why) {
-    return message_of([&] { root_.sub(prefix).get(name, {64}, why); }, ErrorCode::kBadFile);
+    return test::message_of([&] { root_.sub(prefix).get(name, {64}, why); }, ErrorCode::kBadFile);
   };
   expect_parts(get("model.layers.3", "input_layernorm.weight", "num_hidden_layers, hidden_size"),
                {"qwen3-tiny", "model.layers.3.input_layernorm.weight is missing", "[64]",
@@ -58,10 +46,10 @@ TEST_F(WeightScopeTest, MissingTensorsAreExplained) {
 }
 
 TEST_F(WeightScopeTest, ShapeClashesNameBothSides) {
-  expect_parts(message_of([&] { root_.get("model.norm.weight", {65}, "hidden_size"); }, ErrorCode::kBadFile),
+  expect_parts(test::message_of([&] { root_.get("model.norm.weight", {65}, "hidden_size"); }, ErrorCode::kBadFile),
                {"qwen3-tiny/model.safetensors: tensor model.norm.weight: expected shape [65]",
                 "qwen3-tiny/config.json: hidden_size", "found [64]"});
-  expect_parts(message_of([&] { root_.get("model.norm.weight", {64, 1}); }, ErrorCode::kBadFile), {"[64, 1]"});
+  expect_parts(test::message_of([&] { root_.get("model.norm.weight", {64, 1}); }, ErrorCode::kBadFile), {"[64, 1]"});
 }
 
 TEST_F(WeightScopeTest, RemembersWhatNobodyTook) {
@@ -92,7 +80,7 @@ TEST(WeightScope, OtherTypesLoadButAreNoWeights) {
                                            12));
   const auto checkpoint = Checkpoint::open(folder.path());
   const WeightScope root(*checkpoint);
-  expect_parts(message_of([&] { root.get("c", {1}); }, ErrorCode::kUnsupported),
+  expect_parts(test::message_of([&] { root.get("c", {1}); }, ErrorCode::kUnsupported),
                {"model.safetensors: tensor c", "F32, F16 or BF16", "F8_E5M2"});
   EXPECT_NO_THROW(root.get("d", {0}));
 }
@@ -132,10 +120,11 @@ TEST(Checkpoint, OutlivesReplacedFiles) {
 }
 
 TEST(Checkpoint, NeedsAFolder) {
-  expect_parts(message_of([] { Checkpoint::open("/no/such"); }, ErrorCode::kNotFound), {"/no/such", "found nothing"});
-  expect_parts(
-      message_of([] { Checkpoint::open(test::data_path("models/qwen3-tiny/config.json")); }, ErrorCode::kNotFound),
-      {"config.json", "found a file"});
+  expect_parts(test::message_of([] { Checkpoint::open("/no/such"); }, ErrorCode::kNotFound),
+               {"/no/such", "found nothing"});
+  expect_parts(test::message_of([] { Checkpoint::open(test::data_path("models/qwen3-tiny/config.json")); },
+                                ErrorCode::kNotFound),
+               {"config.json", "found a file"});
 }
 
 }  // namespace

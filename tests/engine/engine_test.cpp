@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "checkpoint/checkpoint.h"
+#include "support/errors.h"
 #include "support/stored_tensors.h"
 #include "support/test_files.h"
 
@@ -37,18 +38,6 @@ Request always(std::vector<TokenId> prompt, TokenId id, std::int64_t max_tokens 
   request.sampling.logit_bias = {{id, 1e4f}};
   request.max_tokens = max_tokens;
   return request;
-}
-
-template <class Action>
-std::string message_of(Action action, ErrorCode code) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
 }
 
 /// Replaces one element of a bf16 tensor in a file.

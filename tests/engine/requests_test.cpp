@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "support/errors.h"
 #include "support/scripted_model.h"
 
 namespace vitrine::test {
@@ -16,14 +17,6 @@ std::vector<TokenId> ids(std::int64_t count, int seed = 0) {
   for (std::int64_t i = 0; i < count; ++i)
     result.push_back(static_cast<TokenId>((i * 7 + seed * 13 + i * i % 11) % 60));
   return result;
-}
-
-Request greedy(std::vector<TokenId> prompt, std::int64_t max_tokens) {
-  Request request;
-  request.prompt_ids = std::move(prompt);
-  request.sampling.greedy = true;
-  request.max_tokens = max_tokens;
-  return request;
 }
 
 void run(Engine& engine) {
@@ -39,18 +32,6 @@ std::shared_ptr<std::optional<Generation>> submit(Engine& engine, Request reques
   };
   engine.submit(std::move(request));
   return result;
-}
-
-template <class Action>
-std::string message_of(Action action, ErrorCode code) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
 }
 
 /// With and without a state that can't be rolled back.

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "support/errors.h"
 #include "support/test_files.h"
 
 namespace vitrine {
@@ -119,17 +120,6 @@ TokenId walk(const std::vector<Sampler::Candidate>& candidates, double u) {
     if (sum >= u) return candidate.id;
   }
   return candidates.back().id;
-}
-
-/// Expects an Error with this code; returns its message.
-std::string message_of(const std::function<void()>& action, ErrorCode code) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code);
-    return error.what();
-  }
-  return "no error";
 }
 
 // ---- what transformers keeps ----
@@ -347,7 +337,7 @@ TEST(Sampler, MaskedTokensAreNeverChosen) {
 
 TEST(Sampler, RefusesWhatIsNotANumber) {
   const auto attempt = [](const Settings& settings, const Floats& logits) {
-    return message_of([&] { first_token(with(settings), logits); }, ErrorCode::kNumeric);
+    return test::message_of([&] { first_token(with(settings), logits); }, ErrorCode::kNumeric);
   };
   const float minus_nan = -kNaN;
   for (const Settings& settings : {Settings{}, Settings{.temperature = 0}, Settings{.top_k = 5, .top_p = 0.5F}}) {
@@ -538,7 +528,7 @@ TEST(Sampler, ValidatesRanges) {
   const auto check = [](const std::function<void(SamplingParams&)>& change) {
     SamplingParams params;
     change(params);
-    return message_of([&] { validate(params, 100); }, ErrorCode::kInvalidArgument);
+    return test::message_of([&] { validate(params, 100); }, ErrorCode::kInvalidArgument);
   };
   using P = SamplingParams;
   struct Row {
@@ -590,13 +580,13 @@ TEST(Sampler, ValidatesRanges) {
 }
 
 TEST(Sampler, ConstructorValidates) {
-  EXPECT_EQ(message_of([] { Sampler(with({.temperature = -1}), 10, {}); }, ErrorCode::kInvalidArgument),
+  EXPECT_EQ(test::message_of([] { Sampler(with({.temperature = -1}), 10, {}); }, ErrorCode::kInvalidArgument),
             "temperature: expected a number >= 0, found -1");
-  EXPECT_EQ(message_of([] { Sampler(with({}), 0, {}); }, ErrorCode::kInvalidArgument),
+  EXPECT_EQ(test::message_of([] { Sampler(with({}), 0, {}); }, ErrorCode::kInvalidArgument),
             "usable_vocab: expected a number from 1 to 2^31, found 0");
   Floats too_short{1, 2};
   Sampler sampler(with({}), 3, {});
-  EXPECT_NE(message_of([&] { sampler.sample(too_short); }, ErrorCode::kInternal), "no error");
+  EXPECT_NE(test::message_of([&] { sampler.sample(too_short); }, ErrorCode::kInternal), "no error");
 }
 
 }  // namespace

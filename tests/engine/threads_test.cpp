@@ -25,14 +25,6 @@ std::vector<TokenId> ids(std::int64_t count, unsigned seed) {
   return result;
 }
 
-Request greedy(std::vector<TokenId> prompt, std::int64_t max_tokens) {
-  Request request;
-  request.prompt_ids = std::move(prompt);
-  request.sampling.greedy = true;
-  request.max_tokens = max_tokens;
-  return request;
-}
-
 std::int64_t num_threads() {
   const auto tasks = std::filesystem::directory_iterator("/proc/self/task");
   return std::distance(begin(tasks), end(tasks));

@@ -145,6 +145,14 @@ std::vector<TokenId> continuation(const Script& script, std::vector<TokenId> tex
   return output;
 }
 
+Request greedy(std::vector<TokenId> prompt, std::int64_t max_tokens) {
+  Request request;
+  request.prompt_ids = std::move(prompt);
+  request.sampling.greedy = true;
+  request.max_tokens = max_tokens;
+  return request;
+}
+
 TokenId unguessable(std::span<const TokenId> text) {
   std::uint64_t hash = 0;
   for (const TokenId token : text) hash = mix(hash, token);

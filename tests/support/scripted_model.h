@@ -31,6 +31,9 @@ Engine scripted_engine(Script script, ScriptedOptions options = {});
 /// What a greedy request gives with nothing in the way: the prompt's `count` next tokens, up to eos.
 std::vector<TokenId> continuation(const Script& script, std::vector<TokenId> text, std::int64_t count);
 
+/// A greedy request.
+Request greedy(std::vector<TokenId> prompt, std::int64_t max_tokens);
+
 /// A script that nobody can guess: a hash of the text. Never eos.
 TokenId unguessable(std::span<const TokenId> text);
 
