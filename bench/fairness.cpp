@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <random>
 
@@ -127,6 +128,7 @@ int main(int argc, char** argv) {
                                         : vitrine::WeightType::kBF16;
   options.preload = true;
   Engine engine = Engine::load(argv[1], options);
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // a line when it is known, into a file too
   const std::int64_t prompt = argc > 3 ? std::atoll(argv[3]) : 4000;
   const auto decoders = static_cast<unsigned>(argc > 4 ? std::atoi(argv[4]) : 8);
   fmt::print("{} weights, {} kernels, {} threads\n", weights, engine.info().isa, engine.info().threads);
