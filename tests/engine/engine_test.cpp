@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "checkpoint/checkpoint.h"
+#include "engine/loaded_model.h"
 #include "support/errors.h"
 #include "support/stored_tensors.h"
 #include "support/test_files.h"
@@ -261,6 +262,22 @@ TEST(Engine, TheSameSeedTwiceAtOnceIsTheSameTextTwice) {  // cases.md D16
     }
     for (const auto& twin : twins) EXPECT_EQ(twin->output_ids, alone.output_ids);
   }
+}
+
+TEST(Engine, GuessesSaveStepsWhereTheTextRepeatsItself) {
+  LoadedModel model = load_model(demo_model().string(), {});
+  model.draft_cost = 0.1;  // measured, it would depend on the machine and what else it does
+  Engine engine = make_engine(std::move(model), {});
+  Request request = greedy(engine, "The capital of France is", 300);
+  request.ignore_eos = true;
+  const Generation guessed = engine.generate(request);
+  request.speculation = false;
+  const Generation plain = engine.generate(request);
+  EXPECT_EQ(guessed.output_ids, plain.output_ids);
+  EXPECT_EQ(guessed.text, plain.text);
+  EXPECT_EQ(plain.speculation.steps, 300);
+  EXPECT_EQ(guessed.speculation.steps + guessed.speculation.accepted, 300);
+  EXPECT_GE(300.0 / static_cast<double>(guessed.speculation.steps), 1.8);
 }
 
 TEST(Engine, EventsCarryTheTextOnce) {
