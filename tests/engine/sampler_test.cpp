@@ -525,10 +525,17 @@ TEST(Sampler, TopKCutsOnceForValuesInAscendingOrder) {
 // ---- validation ----
 
 TEST(Sampler, ValidatesRanges) {
-  const auto check = [](const std::function<void(SamplingParams&)>& change) {
+  constexpr const char* kFine = "no error";
+  const auto check = [](const std::function<void(SamplingParams&)>& change) -> std::string {
     SamplingParams params;
     change(params);
-    return test::message_of([&] { validate(params, 100); }, ErrorCode::kInvalidArgument);
+    try {
+      validate(params, 100);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+      return error.what();
+    }
+    return kFine;
   };
   using P = SamplingParams;
   struct Row {
@@ -536,7 +543,6 @@ TEST(Sampler, ValidatesRanges) {
     float value;
     const char* message;
   };
-  constexpr const char* kFine = "no error";
   for (const Row& row : {
            Row{&P::temperature, -1, "temperature: expected a number >= 0, found -1"},
            Row{&P::temperature, kNaN, "temperature: expected a number >= 0, found nan"},
